@@ -1,4 +1,4 @@
--- The first layout: the journal, the checkpoint of keys and queues, the texts that their rows share, and the state of
+-- The first layout: the journal, the checkpoints of keys and queues, the texts that their rows share, and the state of
 -- each partition.
 --
 -- A partition is a complete store: its writer, its epoch and its rows do not depend on other partitions. The number of a partition
@@ -67,29 +67,29 @@ CREATE TABLE deltaq.journal (
 -- The rows that refer to shared texts.
 CREATE INDEX journal_with_texts ON deltaq.journal (partition, queue_id, prev_rv) WHERE texts IS NOT NULL;
 
--- Keys at the last checkpoint. A checkpoint replaces rows in place, so pages keep room for the new version of a row. `texts` lists the
--- shared texts to which `item` and `known_object` refer.
-CREATE TABLE deltaq.keys (
+-- The checkpoints: keys and removals of keys, in runs. `entries` is a JSON array, compressed with zstd, and `bytes` is its
+-- length. Of all entries of a slot, the one in the newest run counts. `texts` lists the shared texts to which `entries`
+-- refers. Runs are appended and removed, and never changed.
+CREATE TABLE deltaq.runs (
     queue_id bigint NOT NULL,
-    slot bigint NOT NULL,
-    rv bigint NOT NULL,
-    known_rv bigint,
+    number bigint NOT NULL,
+    bytes bigint NOT NULL,
     format integer NOT NULL,
     checksum integer NOT NULL,
     partition smallint NOT NULL,
-    key bytea NOT NULL,
-    owner bytea,
     texts text,
-    item bytea,
-    known_object bytea,
-    PRIMARY KEY (partition, queue_id, slot)
+    entries bytea NOT NULL,
+    PRIMARY KEY (partition, queue_id, number)
 ) WITH (
-    fillfactor = 80,
+    toast_tuple_target = 8160,
     autovacuum_vacuum_scale_factor = 0.05,
     autovacuum_vacuum_cost_delay = 0
 );
 
-CREATE INDEX keys_with_texts ON deltaq.keys (partition, queue_id, slot) WHERE texts IS NOT NULL;
+-- The entries are compressed already.
+ALTER TABLE deltaq.runs ALTER COLUMN entries SET STORAGE EXTERNAL;
+
+CREATE INDEX runs_with_texts ON deltaq.runs (partition, queue_id, number) WHERE texts IS NOT NULL;
 
 -- Large objects of queues that follow each other. Rows that contain such an object refer to it by its id: the SHA-256 of the text in
 -- hexadecimal digits, as a JSON string in the place of the object.
@@ -100,25 +100,17 @@ CREATE TABLE deltaq.texts (
     PRIMARY KEY (partition, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 
--- Removed keys, until no replay starts before their removal.
-CREATE TABLE deltaq.tombstones (
-    queue_id bigint NOT NULL,
-    slot bigint NOT NULL,
-    rv bigint NOT NULL,
-    checksum integer NOT NULL,
-    partition smallint NOT NULL,
-    key bytea NOT NULL
-) WITH (autovacuum_vacuum_scale_factor = 0.05);
-
-CREATE INDEX tombstones_by_rv ON deltaq.tombstones (partition, queue_id, rv);
-
--- Queues at their last checkpoint, and deleted queues whose rows are not all removed.
+-- Queues at their last checkpoint, and deleted queues whose rows are not all removed. The checkpoint consists of the runs
+-- from `first_run` to the one before `next_run`; earlier runs are obsolete, and later ones belong to a checkpoint that was
+-- not completed.
 CREATE TABLE deltaq.queues (
     id bigint NOT NULL,
     version bigint NOT NULL,
     incarnation bigint NOT NULL,
     created_at bigint NOT NULL,
     rv bigint NOT NULL,
+    first_run bigint NOT NULL,
+    next_run bigint NOT NULL,
     format integer NOT NULL,
     checksum integer NOT NULL,
     partition smallint NOT NULL,
@@ -134,21 +126,5 @@ CREATE UNIQUE INDEX queues_by_name ON deltaq.queues (partition, name) WHERE NOT 
 DO $$ BEGIN
     ALTER TABLE deltaq.journal ALTER COLUMN events SET COMPRESSION lz4;
     ALTER TABLE deltaq.texts ALTER COLUMN text SET COMPRESSION lz4;
-    ALTER TABLE deltaq.keys ALTER COLUMN item SET COMPRESSION lz4;
-    ALTER TABLE deltaq.keys ALTER COLUMN known_object SET COMPRESSION lz4;
 EXCEPTION WHEN feature_not_supported THEN NULL;
 END $$;
-
--- For people: the last acknowledged objects at the last checkpoint.
-CREATE VIEW deltaq.known_objects (queue, key, owner, resource_version, object) AS
-SELECT
-    convert_from(queues.name, 'UTF8'),
-    convert_from(keys.key, 'UTF8'),
-    convert_from(keys.owner, 'UTF8'),
-    keys.known_rv,
-    convert_from(coalesce(texts.text, keys.known_object), 'UTF8')
-FROM deltaq.queues
-JOIN deltaq.keys ON keys.partition = queues.partition AND keys.queue_id = queues.id
-LEFT JOIN deltaq.texts ON texts.partition = keys.partition
-    AND texts.id = CASE substr(keys.known_object, 1, 1) WHEN '"' THEN trim(convert_from(keys.known_object, 'UTF8'), '"') END
-WHERE NOT queues.deleted AND keys.known_object IS NOT NULL;

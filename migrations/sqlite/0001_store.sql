@@ -1,4 +1,4 @@
--- The first layout: the journal, the checkpoint of keys and queues, the texts that their rows share, and the state of
+-- The first layout: the journal, the checkpoints of keys and queues, the texts that their rows share, and the state of
 -- the store.
 --
 -- Numbers of events, rows and versions are below 2^63. Times are microseconds since the Unix epoch; a time
@@ -33,23 +33,23 @@ CREATE UNIQUE INDEX journal_by_queue ON journal (queue_id, prev_rv);
 -- The rows that refer to shared texts.
 CREATE INDEX journal_with_texts ON journal (queue_id, prev_rv) WHERE texts IS NOT NULL;
 
--- Keys at the last checkpoint. `id` is queue_id * 2^32 + the key's slot, so the rows of a queue are adjacent.
--- There is no other index over all rows, because writing an index in random order makes checkpoints slow. `texts` lists
--- the shared texts to which `item` and `known_object` refer.
-CREATE TABLE keys (
+-- The checkpoints: keys and removals of keys, in runs. `entries` is a JSON array, compressed with zstd, and `bytes` is its
+-- length. Of all entries of a slot, the one in the newest run counts. `texts` lists the shared texts to which `entries`
+-- refers. Runs are appended and removed, and never changed.
+CREATE TABLE runs (
     id INTEGER PRIMARY KEY,
-    rv INTEGER NOT NULL,
-    known_rv INTEGER,
+    queue_id INTEGER NOT NULL,
+    number INTEGER NOT NULL,
     format INTEGER NOT NULL,
     checksum INTEGER NOT NULL,
-    key TEXT NOT NULL,
-    owner TEXT,
     texts TEXT,
-    item TEXT,
-    known_object TEXT
+    bytes INTEGER NOT NULL,
+    entries BLOB NOT NULL
 );
 
-CREATE INDEX keys_with_texts ON keys (id) WHERE texts IS NOT NULL;
+CREATE UNIQUE INDEX runs_by_queue ON runs (queue_id, number);
+
+CREATE INDEX runs_with_texts ON runs (queue_id, number) WHERE texts IS NOT NULL;
 
 -- Large objects of queues that follow each other. Rows that contain such an object refer to it by its id: the SHA-256 of
 -- the text in hexadecimal digits, as a JSON string in the place of the object.
@@ -58,18 +58,9 @@ CREATE TABLE texts (
     text TEXT NOT NULL
 );
 
--- Removed keys, until no replay starts before their removal.
-CREATE TABLE tombstones (
-    queue_id INTEGER NOT NULL,
-    slot INTEGER NOT NULL,
-    rv INTEGER NOT NULL,
-    checksum INTEGER NOT NULL,
-    key TEXT NOT NULL
-);
-
-CREATE INDEX tombstones_by_rv ON tombstones (queue_id, rv);
-
--- Queues at their last checkpoint, and deleted queues whose rows are not all removed.
+-- Queues at their last checkpoint, and deleted queues whose rows are not all removed. The checkpoint consists of the runs
+-- from `first_run` to the one before `next_run`; earlier runs are obsolete, and later ones belong to a checkpoint that was
+-- not completed.
 CREATE TABLE queues (
     id INTEGER PRIMARY KEY,
     version INTEGER NOT NULL,
@@ -78,6 +69,8 @@ CREATE TABLE queues (
     created_at INTEGER NOT NULL,
     deleted INTEGER NOT NULL,
     rv INTEGER NOT NULL,
+    first_run INTEGER NOT NULL,
+    next_run INTEGER NOT NULL,
     format INTEGER NOT NULL,
     checksum INTEGER NOT NULL,
     state TEXT NOT NULL
@@ -101,18 +94,3 @@ CREATE TABLE store (
 );
 
 INSERT INTO store (id, clean, next_row, last_queue, last_version, floor, epoch) VALUES (1, 1, 1, 0, 0, 0, 0);
-
--- For people: the last acknowledged objects at the last checkpoint.
-CREATE VIEW known_objects (queue, key, owner, resource_version, object) AS
-SELECT
-    queues.name,
-    keys.key,
-    keys.owner,
-    keys.known_rv,
-    CASE substr(keys.known_object, 1, 1)
-        WHEN '"' THEN (SELECT texts.text FROM texts WHERE texts.id = trim(keys.known_object, '"'))
-        ELSE keys.known_object
-    END
-FROM queues
-JOIN keys ON keys.id BETWEEN queues.id << 32 AND (queues.id << 32) + 4294967295
-WHERE queues.deleted = 0 AND keys.known_object IS NOT NULL;

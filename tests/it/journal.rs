@@ -16,7 +16,7 @@ use deltaq_journal::store::{
     Epoch, Error, Position, QueueId, Reader, References, Referring, SharedText, Size, Store, Writes,
 };
 use deltaq_journal::writer;
-use deltaq_journal::{Author, Commit, Journal, Live, QueueMeta, TextId, WriterOptions};
+use deltaq_journal::{Author, Commit, Journal, Live, QueueMeta, Runs, TextId, WriterOptions};
 use deltaq_runtime::clock::{Clock, ManualClock};
 use deltaq_runtime::lifecycle::Shutdown;
 use deltaq_service::{Incarnation, Name};
@@ -103,6 +103,7 @@ async fn a_checkpoint_writes_nothing_that_it_captured_before_a_reload() {
         queue: queue(),
         last_rv: Rv::new(1),
         checkpoint_rv: Rv::ZERO,
+        runs: Runs::NONE,
         retained: Vec::new(),
     };
     let large = Object::from_valid(&format!("{{\"text\":\"{}\"}}", "x".repeat(2 << 20)));
@@ -129,7 +130,7 @@ async fn a_checkpoint_writes_nothing_that_it_captured_before_a_reload() {
     eventually(async || !store.journal_rows_behind(other, Rv::ZERO).is_empty()).await;
     journal.close(epoch);
     within(writing).await.expect("the writer ends");
-    assert!(store.keys(id, 0, 9).await.expect("rows").is_empty());
+    assert!(store.runs(id, 0..9).await.expect("rows").is_empty());
 }
 
 /// A node that has lost its partition aborts the writer, which may be waiting for a database that never answers.

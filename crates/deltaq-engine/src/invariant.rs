@@ -83,7 +83,7 @@ impl Queue {
             return Err(String::from("removed keys are out of order"));
         }
         // The row at that slot still belongs to the removed key.
-        let is_stored = |slot| self.volatile.checkpoints.has_row(slot);
+        let is_stored = |slot| self.volatile.checkpoints.has_entry(slot);
         match removed.iter().find(|key| is_stored(key.slot)) {
             Some(removed) => Err(format!(
                 "key {} is removed, but the new key at slot {} already has a row",
@@ -129,9 +129,9 @@ impl Queue {
         )?;
         rule(entry.changed <= self.state().rv, "has changed in the future")?;
         rule(newest_number(entry) <= entry.changed, "contains something newer than its last change")?;
-        let (begun, has_row) = (self.volatile.checkpoints.begun, self.volatile.checkpoints.has_row(slot));
-        rule(has_row || entry.changed > begun, "has neither a row nor an event behind the checkpoint")?;
-        rule(!has_row || self.volatile.checkpoints.journaled, "has a row without a journal")?;
+        let (begun, has_entry) = (self.volatile.checkpoints.begun, self.volatile.checkpoints.has_entry(slot));
+        rule(has_entry || entry.changed > begun, "has neither an entry nor an event behind the checkpoint")?;
+        rule(!has_entry || self.volatile.checkpoints.journaled, "has an entry without a journal")?;
         let leased = schedule_state.lease();
         rule(leased.is_some() || entry.leased.is_empty(), "has leased deltas without a lease")?;
         if !rules.has_objects {

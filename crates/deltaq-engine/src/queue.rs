@@ -440,21 +440,20 @@ impl Queue {
     }
 
     /// Begins a checkpoint and returns the state of the queue. The store must write this state after all chunks of the
-    /// checkpoint, because replay starts at the event of this state.
-    pub fn begin_checkpoint(&mut self) -> QueueState {
-        self.volatile.checkpoints.begin(&self.state);
+    /// checkpoint, because replay starts at the event of this state. A full checkpoint replaces all chunks before it.
+    pub fn begin_checkpoint(&mut self, is_full: bool) -> QueueState {
+        self.volatile.checkpoints.begin(&self.state, is_full);
         self.state.without_keys()
     }
 
-    /// The next chunk of the running checkpoint: all keys that were removed since the last chunk, and up to `rows`
-    /// keys that have changed since the previous checkpoint, among up to `looks` slots. A key with many deltas counts
-    /// as several rows, but a chunk can always contain one key.
+    /// The next chunk of the running checkpoint: all keys that were removed since the last chunk, and up to `entries`
+    /// keys, among up to `looks` slots. A key with many deltas counts as several entries, but a chunk can always contain
+    /// one key.
     ///
-    /// The store must write the chunks in order, after the events that they contain, and the removed keys of a chunk
-    /// before or together with its rows. A key that a later chunk removes may have a row in an earlier one; the removal
-    /// must not be written before that row, not even in the same transaction.
-    pub fn capture(&mut self, rows: usize, looks: usize) -> CheckpointChunk {
-        self.volatile.checkpoints.capture(&self.state, rows, looks)
+    /// The store must keep the chunks in order, and must write them after the events that they contain. In a chunk, the
+    /// removed keys come before the other keys.
+    pub fn capture(&mut self, entries: usize, looks: usize) -> CheckpointChunk {
+        self.volatile.checkpoints.capture(&self.state, entries, looks)
     }
 
     /// Ends the running checkpoint. The store has written all chunks and the state at the beginning.
@@ -462,8 +461,7 @@ impl Queue {
         self.volatile.checkpoints.end();
     }
 
-    /// Approximate size of the state in bytes: keys, objects and settled leases, as of the last completed checkpoint or
-    /// of recovery.
+    /// Approximate size of a full checkpoint in bytes, as of the last completed checkpoint or of recovery.
     #[must_use]
     pub fn live_bytes(&self) -> u64 {
         self.volatile.checkpoints.live_bytes(&self.state)

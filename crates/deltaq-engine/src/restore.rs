@@ -1,13 +1,13 @@
 //! Recovery: rebuilds a queue from a checkpoint and the events after it.
 //!
-//! The order of the calls is [`Restore::new`], [`Restore::key`] for each row, [`Restore::finish`], then
-//! [`Queue::replay`] for each event after the restored state, and finally [`Queue::recover`] once. No time passes
+//! The order of the calls is [`Restore::new`], [`Restore::key`] or [`Restore::removed`] for each entry of a checkpoint,
+//! [`Restore::finish`], then [`Queue::replay`] for each event after the restored state, and finally [`Queue::recover`] once. No time passes
 //! during these calls: leases get their full length again, and timers that became due during the downtime fire after
 //! the recovery.
 
 use std::num::NonZero;
 
-use super::checkpoint::Checkpoints;
+use super::checkpoint::{Checkpoints, SlotSet};
 use super::event::{EventKind, ReplaceCounts, ReplaceEnded};
 use super::id::{Rv, Slot};
 use super::initial::InitialList;
@@ -23,11 +23,13 @@ use super::table::Entry;
 use super::time::Time;
 use super::volatile::Volatile;
 
-/// A queue that is being restored from the rows of its checkpoints.
+/// A queue that is being restored from its checkpoint.
 #[derive(Debug)]
 pub struct Restore {
     state: State,
     checkpoints: Checkpoints,
+    /// The slots that had an entry.
+    seen: SlotSet,
 }
 
 impl Restore {
@@ -52,14 +54,20 @@ impl Restore {
         state.sources.restore(from.sources);
         state.versions = RememberedVersions::restore(from.versions);
         state.settled = from.settled;
-        Self { checkpoints: Checkpoints::restored(state.rv), state }
+        Self { checkpoints: Checkpoints::restored(state.rv), state, seen: SlotSet::default() }
     }
 
-    /// Puts a key into its slot. If a key has both a row and a removal, only the newer one counts.
-    ///
-    /// # Errors
-    /// The slot is occupied. The text names the slot and both keys.
-    pub fn key(&mut self, slot: Slot, mut from: KeyState) -> Result<(), String> {
+    /// Records that the key of a slot was removed. Older entries of the slot are ignored.
+    pub fn removed(&mut self, slot: Slot) {
+        self.seen.insert(slot);
+    }
+
+    /// Puts a key into its slot. Entries must come newest first: only the first one of a slot counts. Returns whether
+    /// this is the first one.
+    pub fn key(&mut self, slot: Slot, mut from: KeyState) -> bool {
+        if !self.seen.insert(slot) {
+            return false;
+        }
         if let Some(oldest) = from.leased.iter().chain(&from.waiting).next() {
             from.schedule_state.complete_oldest_change(oldest.rv);
         }
@@ -73,9 +81,9 @@ impl Restore {
             changed: from.rv,
             latest_rv: from.latest_rv,
         };
-        self.state.table.put(slot, entry)?;
-        self.checkpoints.note_row(slot);
-        Ok(())
+        self.state.table.put(slot, entry);
+        self.checkpoints.note_entry(slot);
+        true
     }
 
     /// Completes the queue after the last key: builds the indexes and the counts.
@@ -83,7 +91,7 @@ impl Restore {
     /// # Errors
     /// A key has two slots. The text names the key and both slots.
     pub fn finish(self) -> Result<Queue, String> {
-        let Self { mut state, mut checkpoints } = self;
+        let Self { mut state, mut checkpoints, .. } = self;
         state.table.restored()?;
         let mut schedule = Rebuild::default();
         for (slot, entry) in state.table.by_slot() {

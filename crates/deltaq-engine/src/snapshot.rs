@@ -179,8 +179,7 @@ pub struct RemovedKey {
 /// What has changed since the previous checkpoint, as of one instant.
 #[derive(Clone, Debug, Default)]
 pub struct CheckpointChunk {
-    /// Removed keys. The store must remove them after writing the `keys` of all earlier chunks, and before or
-    /// together with writing this chunk's `keys`.
+    /// Removed keys. They come after the `keys` of all earlier chunks, and before this chunk's `keys`.
     pub removed: Vec<RemovedKey>,
     /// Changed keys and their slots.
     pub keys: Vec<(Slot, KeyState)>,

@@ -51,7 +51,7 @@ impl GroupedBatch {
     fn push(&mut self, op: Op) {
         match op {
             Op::Create { log, state } => {
-                self.queues.push(record::queue_row(&log.identity, &state));
+                self.queues.push(record::queue_row(&log.identity, &state, log.runs.numbers()));
                 self.opened.push(*log);
             }
             Op::Open(log) => self.opened.push(*log),

@@ -12,9 +12,12 @@ pub struct WriterOptions {
     /// A checkpoint begins when the journal has grown by this many bytes, or by half the size of the live state if
     /// that is larger. The checkpoint then completes before the journal exceeds its retention.
     pub growth_bytes_min: u64,
-    /// The smallest and the largest size of a checkpoint chunk, in short rows. A long row counts as several short
-    /// rows.
-    pub rows: RangeInclusive<usize>,
+    /// The smallest and the largest size of a checkpoint chunk, in bytes. A chunk has at least one run.
+    pub chunk_bytes: RangeInclusive<usize>,
+    /// A run with this many bytes is full. A single entry may be larger.
+    pub run_bytes: usize,
+    /// The runs of a queue may have this many bytes of outdated entries, or as many as its state has if that is more.
+    pub garbage_bytes_min: u64,
     /// Maximum number of keys that are captured at a time, under their queue's lock.
     pub captured: usize,
     /// Maximum number of keys that are examined at a time. Examining a key costs much less than capturing it.
@@ -31,7 +34,9 @@ impl Default for WriterOptions {
     fn default() -> Self {
         Self {
             growth_bytes_min: 64 << 20,
-            rows: 64..=8_192,
+            chunk_bytes: 16 << 10..=8 << 20,
+            run_bytes: 64 << 10,
+            garbage_bytes_min: 1 << 20,
             captured: 256,
             examined: 8_192,
             segment_bytes: SEGMENT_BYTES,

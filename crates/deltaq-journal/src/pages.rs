@@ -8,7 +8,7 @@ use super::store::{Error, Segment};
 
 /// Consecutive rows of a queue's journal.
 #[derive(Default)]
-pub(super) struct Range {
+pub(super) struct JournalRange {
     /// The `prev_rv` of the first row and of the last row.
     pub(super) ends: Option<(Rv, Rv)>,
     pub(super) rows: u64,
@@ -18,7 +18,7 @@ pub(super) struct Range {
     pub(super) has_more: bool,
 }
 
-impl Range {
+impl JournalRange {
     /// Adds the next older row to a page of the history, unless the page is full. A page is full if it has at least
     /// two rows and `bytes` bytes. Returns whether the row was added.
     pub(super) fn add_older(&mut self, prev_rv: Rv, row_bytes: u64, bytes: usize) -> bool {

@@ -242,7 +242,7 @@ impl Store for Postgres {
     ) -> Result<References, Error> {
         let table = match table {
             Referring::Journal => ("journal", "prev_rv"),
-            Referring::Keys => ("keys", "slot"),
+            Referring::Runs => ("runs", "number"),
         };
         let query = sql::references(self.partition, table, after, limit);
         self.list("look for references to texts", query, rows::reference).await

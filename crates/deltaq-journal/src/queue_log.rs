@@ -11,11 +11,15 @@ use deltaq_types::name::{Incarnation, Name};
 
 use super::record::Identity;
 use super::recovery::Loaded;
+use super::runs::Runs;
 use super::store::{QueueId, Segment};
 
 /// The minimum number of bytes that a queue's journal retains by default. If the live state of the queue is larger,
 /// its size counts.
 pub(super) const RETAINED_BYTES_MIN: u64 = 64 << 20;
+
+/// Maximum bytes of the segments that are trimmed at a time.
+const TRIMMED_BYTES_MAX: u64 = 2 << 20;
 
 /// The identity of a queue, as callers see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +44,8 @@ impl QueueMeta {
 #[derive(Debug)]
 pub(super) struct QueueLog {
     pub(super) identity: Identity,
+    /// The runs of the last checkpoint.
+    pub(super) runs: Runs,
     /// A replay would start after this event.
     pub(super) checkpoint_rv: Rv,
     /// The newest committed event.
@@ -64,6 +70,7 @@ impl QueueLog {
     pub(super) fn new(identity: Identity, rv: Rv, config: &Config) -> Self {
         Self {
             identity,
+            runs: Runs::NONE,
             checkpoint_rv: rv,
             last_rv: rv,
             live_bytes: 0,
@@ -80,6 +87,7 @@ impl QueueLog {
     pub(super) fn of(loaded: &Loaded) -> Self {
         let mut log = Self::new(loaded.identity.clone(), loaded.checkpoint_rv, loaded.queue.config());
         log.last_rv = loaded.last_rv;
+        log.runs = loaded.runs;
         log.events = loaded.queue.lives().events_between(loaded.checkpoint_rv, loaded.last_rv);
         log.live_bytes = loaded.queue.live_bytes();
         log.retained = loaded.retained.iter().copied().collect();
@@ -118,18 +126,25 @@ impl QueueLog {
         }
     }
 
-    /// The last event of the oldest segment, if neither a replay nor the retention needs the segment.
+    /// The last event of the oldest segments that neither a replay nor the retention needs. All of them together have at
+    /// most [`TRIMMED_BYTES_MAX`], or there is only one.
     pub(super) fn trimmable(&self, now: Time) -> Option<Rv> {
-        let oldest = self.retained.front().filter(|oldest| oldest.last_rv <= self.checkpoint_rv)?;
         let limit = self.retention.bytes.unwrap_or(RETAINED_BYTES_MIN.max(self.live_bytes));
-        let too_much = self.retained_bytes - oldest.bytes >= limit;
-        let too_old = self.retention.age.is_some_and(|age| oldest.at.plus(age.get()) < now);
-        (too_much || too_old).then_some(oldest.last_rv)
+        let mut bytes = 0;
+        let oldest = self.retained.iter().take_while(|segment| {
+            let is_first = bytes == 0;
+            bytes += segment.bytes;
+            let too_much = self.retained_bytes - bytes >= limit;
+            let too_old = self.retention.age.is_some_and(|age| segment.at.plus(age.get()) < now);
+            let is_needed = segment.last_rv > self.checkpoint_rv || !(too_much || too_old);
+            !is_needed && (is_first || bytes <= TRIMMED_BYTES_MAX)
+        });
+        oldest.last().map(|segment| segment.last_rv)
     }
 
-    /// Removes the oldest segment, which ends with `last_rv`.
+    /// Removes the oldest segments, up to the one that ends with `last_rv`.
     pub(super) fn trimmed(&mut self, last_rv: Rv) {
-        if let Some(oldest) = self.retained.pop_front_if(|oldest| oldest.last_rv == last_rv) {
+        while let Some(oldest) = self.retained.pop_front_if(|oldest| oldest.last_rv <= last_rv) {
             self.retained_bytes -= oldest.bytes;
         }
     }

@@ -4,8 +4,8 @@
 //! the rules of its form). The JSON form of a key's state is defined in this module. A store does not change rows.
 //!
 //! For reading rows by hand with `sqlite3` and `json_each`:
-//! - `events` of a journal row is an array with one object per event. `item` of a key row and `state` of a queue row
-//!   are objects.
+//! - `events` of a journal row is an array with one object per event, and `entries` of a run an array with one object
+//!   per key. `state` of a queue row is an object. A store may compress `entries`.
 //! - Instants (`at`, `due`, `deadline`, `since`, ...) are whole microseconds since the Unix epoch. Names of spans end
 //!   in their unit, as in `length_us`. The settings of a queue are stored as in the API, where durations are text.
 //! - A field that has its default value is left out.
@@ -25,8 +25,8 @@ mod decode;
 mod encode;
 mod event;
 mod json;
-mod key;
 mod names;
+mod run;
 mod shared;
 
 #[cfg(test)]
@@ -34,8 +34,7 @@ mod tests;
 
 pub use self::content::{Error, FORMAT, Identity, LostObject, PastEvents, QueueRecord};
 pub use self::decode::{Decoder, lost_object};
-pub use self::encode::{
-    ROW_BYTES_MAX, deleted_queue_row, in_epoch, journal_rows, key_row, may_tell_of, queue_row, tombstone,
-};
+pub use self::encode::{ROW_BYTES_MAX, deleted_queue_row, in_epoch, journal_rows, may_tell_of, queue_row};
 pub(super) use self::event::bytes_about;
+pub use self::run::{NewRun, RunEntry};
 pub use self::shared::SHARED_BYTES_MIN;

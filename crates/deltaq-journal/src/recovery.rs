@@ -15,11 +15,10 @@ use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 
 use super::options::SEGMENT_BYTES;
-use super::record::{self, Decoder, Identity, QueueRecord};
+use super::record::{self, Decoder, Identity, QueueRecord, RunEntry};
+use super::runs::Runs;
 use super::store::{self, Epoch, JournalRow, QueueId, QueueRow, Reader, Segment};
 
-/// How many keys are read at a time.
-const PAGE_KEYS: usize = 1_024;
 /// How many bytes of events are read at a time.
 const PAGE_BYTES: usize = 4 << 20;
 
@@ -107,6 +106,8 @@ pub struct Loaded {
     pub last_rv: Rv,
     /// The event at which its checkpoint began.
     pub checkpoint_rv: Rv,
+    /// The runs of its checkpoints.
+    pub runs: Runs,
     /// The sizes of its retained journal.
     pub retained: Vec<Segment>,
 }
@@ -171,21 +172,61 @@ pub async fn load(reader: &dyn Reader, row: &QueueRow, progress: &Progress) -> R
     let state = state.ok_or_else(|| inconsistent("it is deleted".to_owned()))?;
     let checkpoint_rv = state.rv;
     let mut restore = Restore::new(state);
-    let removed = removed(reader, row.id, &mut decoder).await?;
-    let read = |slot| reader.keys(row.id, slot, PAGE_KEYS);
-    let mut reading = Some(read(0));
+    let (runs, removed) = read_runs(reader, row, &mut restore, &mut decoder, progress).await?;
+    let mut queue = restore.finish().map_err(inconsistent)?;
+    let last_rv = replay(reader, row, &mut queue, &removed, &mut decoder, progress).await?;
+    queue.check().map_err(inconsistent)?;
+    let retained = reader.segments(row.id, SEGMENT_BYTES).await?;
+    progress.queues.fetch_add(1, Ordering::Relaxed);
+    Ok(Loaded { identity, queue, last_rv, checkpoint_rv, runs, retained })
+}
+
+/// Removed keys, with the events that removed them. The events of a key up to that event must not be replayed.
+type Removed = HashMap<Key, Rv>;
+
+/// Restores the keys of a queue from its runs, newest first.
+async fn read_runs(
+    reader: &dyn Reader,
+    row: &QueueRow,
+    restore: &mut Restore,
+    decoder: &mut Decoder,
+    progress: &Progress,
+) -> Result<(Runs, Removed), Error> {
+    let first = row.first_run;
+    let mut runs = Runs { oldest: first, first, next: first, bytes: 0 };
+    let mut removed = Removed::new();
+    // The number of the run that was read last.
+    let mut last: Option<u64> = None;
+    let mut reading = Some(reader.runs(row.id, first..u64::MAX));
     while let Some(page) = reading {
         let page = page.await?;
-        let next = page.last().filter(|_| page.len() == PAGE_KEYS).and_then(|row| row.slot.checked_add(1));
+        let before = page.last().map(|run| run.number).filter(|number| *number > first);
         // The next page is read while this one is restored.
-        reading = next.map(read);
-        progress.keys.fetch_add(page.len() as u64, Ordering::Relaxed);
-        let restored = page.iter().try_for_each(|row| {
-            let (slot, state) = decoder.key(row)?;
-            if removed.get(&state.key).is_none_or(|removed_at| *removed_at < state.rv) {
-                restore.key(slot, state).map_err(inconsistent)?;
+        reading = before.map(|before| reader.runs(row.id, first..before));
+        let restored = page.iter().try_for_each(|run| {
+            match last {
+                Some(last) if run.number + 1 != last => return Err(missing(row, last - 1)),
+                Some(_) => {}
+                None => runs.next = run.number + 1,
             }
-            Ok::<(), Error>(())
+            last = Some(run.number);
+            runs.bytes += run.bytes();
+            for entry in decoder.run(run)?.into_iter().rev() {
+                match entry {
+                    RunEntry::Key(slot, state) => {
+                        let is_newest = restore.key(slot, state);
+                        progress.keys.fetch_add(is_newest.into(), Ordering::Relaxed);
+                    }
+                    RunEntry::Removed(gone) => {
+                        restore.removed(gone.slot);
+                        if gone.rv > row.rv {
+                            let removed_at: &mut Rv = removed.entry(gone.key).or_default();
+                            *removed_at = gone.rv.max(*removed_at);
+                        }
+                    }
+                }
+            }
+            Ok(())
         });
         if let Err(error) = restored {
             if let Some(next) = reading {
@@ -195,27 +236,18 @@ pub async fn load(reader: &dyn Reader, row: &QueueRow, progress: &Progress) -> R
             return Err(error);
         }
     }
-    let mut queue = restore.finish().map_err(inconsistent)?;
-    let last_rv = replay(reader, row, &mut queue, &removed, &mut decoder, progress).await?;
-    queue.check().map_err(inconsistent)?;
-    let retained = reader.segments(row.id, SEGMENT_BYTES).await?;
-    progress.queues.fetch_add(1, Ordering::Relaxed);
-    Ok(Loaded { identity, queue, last_rv, checkpoint_rv, retained })
+    if runs.next < row.next_run {
+        return Err(missing(row, row.next_run - 1));
+    }
+    if last.is_some_and(|last| last > first) {
+        return Err(missing(row, first));
+    }
+    runs.oldest = reader.oldest_run(row.id).await?.unwrap_or(first);
+    Ok((runs, removed))
 }
 
-/// For each removed key, the event that removed it. The key's events up to that event must not be replayed.
-async fn removed(
-    reader: &dyn Reader,
-    queue: QueueId,
-    decoder: &mut Decoder,
-) -> Result<HashMap<Key, Rv>, Error> {
-    let mut removed = HashMap::new();
-    for stone in reader.tombstones(queue).await? {
-        let gone = decoder.tombstone(&stone)?;
-        let removed_at: &mut Rv = removed.entry(gone.key).or_default();
-        *removed_at = gone.rv.max(*removed_at);
-    }
-    Ok(removed)
+fn missing(row: &QueueRow, number: u64) -> Error {
+    Error::Inconsistent { queue: row.name.to_string(), rule: format!("run {number} is missing") }
 }
 
 /// Applies the events since the checkpoint. Returns the last event.
@@ -223,7 +255,7 @@ async fn replay(
     reader: &dyn Reader,
     row: &QueueRow,
     queue: &mut Queue,
-    removed: &HashMap<Key, Rv>,
+    removed: &Removed,
     decoder: &mut Decoder,
     progress: &Progress,
 ) -> Result<Rv, Error> {
@@ -297,6 +329,8 @@ mod tests {
             created_at: time,
             deleted: false,
             rv: Rv::new(3),
+            first_run: 0,
+            next_run: 0,
             state: String::new(),
             format: 1,
             checksum: 0,

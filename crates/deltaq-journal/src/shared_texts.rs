@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use deltaq_engine::id::Rv;
 use parking_lot::Mutex;
 
-use super::store::{Error, JournalRow, KeyRow, SharedText};
+use super::store::{Error, JournalRow, RunRow, SharedText};
 use super::text_id::TextId;
 
 /// How many texts are read at once.
@@ -35,13 +35,13 @@ impl Refers for JournalRow {
     }
 }
 
-impl Refers for KeyRow {
+impl Refers for RunRow {
     fn texts(&mut self) -> &mut [SharedText] {
         &mut self.texts
     }
 
     fn version(&self) -> Version {
-        (self.slot.into(), self.rv)
+        (self.number, Rv::ZERO)
     }
 }
 

@@ -7,9 +7,7 @@ use std::fmt;
 
 use futures_util::future::LocalBoxFuture;
 
-use super::store::{
-    Error, Holder, JournalRow, KeyRow, Opening, QueueId, QueueRow, Reader, SharedText, TombstoneRow,
-};
+use super::store::{Error, Holder, JournalRow, Opening, QueueId, QueueRow, Reader, RunRow, SharedText};
 
 /// A row of a table, or why it can't be read.
 #[derive(Debug)]
@@ -73,7 +71,7 @@ pub trait Snapshot: fmt::Debug {
     /// [`Error::Locked`].
     fn refuse_server(&self) -> Result<(), Error>;
 
-    /// The location of a row for a person, such as "table keys, id 7".
+    /// The location of a row for a person, such as "table runs, id 7".
     fn place(&self, table: &str, id: i64) -> String;
 
     /// The state that the store records about itself; `None` if it can't be read.
@@ -98,11 +96,8 @@ pub trait Snapshot: fmt::Debug {
     /// Visits every journal row. The texts to which it refers are not loaded.
     fn journal<'a>(&'a self, visit: Visitor<'a, Found<Placed>>) -> Visiting<'a>;
 
-    /// Visits every key row, grouped by queue. The texts to which it refers are not loaded.
-    fn keys<'a>(&'a self, visit: Visitor<'a, Found<KeyRow>>) -> Visiting<'a>;
-
-    /// Visits every tombstone row.
-    fn tombstones<'a>(&'a self, visit: Visitor<'a, Found<TombstoneRow>>) -> Visiting<'a>;
+    /// Visits every run. The texts to which it refers are not loaded.
+    fn runs<'a>(&'a self, visit: Visitor<'a, Found<RunRow>>) -> Visiting<'a>;
 
     /// Visits the positions of a queue's journal rows, oldest first.
     fn links<'a>(&'a self, queue: QueueId, visit: Visitor<'a, Link>) -> Visiting<'a>;

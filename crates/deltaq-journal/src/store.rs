@@ -4,6 +4,7 @@
 //! every store against the rules in this module.
 
 use std::fmt;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -98,49 +99,33 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// A key at a checkpoint.
+/// A part of a checkpoint: keys that have changed, and keys that were removed. Of all entries of a slot, the one in the
+/// run with the largest number counts, and within a run the last one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct KeyRow {
+pub struct RunRow {
     /// The queue.
     pub queue: QueueId,
-    /// The key's slot in the queue's table. A row replaces an earlier row of the same slot.
-    pub slot: u32,
-    /// The key.
-    pub key: Arc<str>,
-    /// The last event of the key that the row contains.
-    pub rv: Rv,
-    /// The version of the known object: the event that made the object known, which is an acknowledgement or a seed.
-    pub known_rv: Option<Rv>,
-    /// The known object, as it was received, or a reference to it.
-    pub known_object: Option<Arc<str>>,
-    /// The owner of the key, as of the known object.
-    pub owner: Option<Arc<str>>,
-    /// The texts to which `known_object` and `item` refer.
+    /// The number of the run. The runs of a queue are numbered without gaps.
+    pub number: u64,
+    /// The format version of `entries`.
+    pub format: u32,
+    /// The texts to which `entries` refer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub texts: Vec<SharedText>,
-    /// The rest of the key's state, as JSON; `None` if there is only a known object.
-    pub item: Option<String>,
-    /// The format version of `item`.
-    pub format: u32,
+    /// A JSON array of entries, oldest first.
+    pub entries: String,
     /// The checksum of all other fields.
     pub checksum: u32,
 }
 
-/// Records that an event removed a key. Older events of the key must not be replayed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TombstoneRow {
-    /// The queue.
-    pub queue: QueueId,
-    /// The slot that the key had. Writing the tombstone removes the key row of the slot.
-    pub slot: u32,
-    /// The key.
-    pub key: Arc<str>,
-    /// The event that removed it.
-    pub rv: Rv,
-    /// The checksum of all other fields.
-    pub checksum: u32,
+impl RunRow {
+    /// Bytes of the entries, including the texts to which they refer.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let texts: usize = self.texts.iter().map(|shared| shared.text.len()).sum();
+        (self.entries.len() + texts) as u64
+    }
 }
 
 /// A queue at its last checkpoint, or a deleted queue.
@@ -158,10 +143,14 @@ pub struct QueueRow {
     pub incarnation: u32,
     /// When the queue was created.
     pub created_at: Time,
-    /// Whether the queue is deleted. If so, only `name` and `rv` are meaningful.
+    /// Whether the queue is deleted. If so, only `name` and `rv` have a meaning.
     pub deleted: bool,
     /// The event at which the checkpoint began. A replay starts after it.
     pub rv: Rv,
+    /// The number of the first run of the checkpoint. Earlier runs are obsolete.
+    pub first_run: u64,
+    /// The number after the last run of the checkpoint. Later runs belong to a checkpoint that was not completed.
+    pub next_run: u64,
     /// The state of the queue that does not belong to one key, as JSON.
     pub state: String,
     /// The format version of `state`.
@@ -170,22 +159,26 @@ pub struct QueueRow {
     pub checksum: u32,
 }
 
-/// Maximum number of rows of one kind that one write removes from a queue through `expired_tombstones`, `trimmed` or
-/// `emptied`.
+/// Maximum number of journal rows that one write removes from a queue through `trimmed` or `emptied`.
 pub const REMOVED_ROWS_MAX: u32 = 4_096;
+/// Maximum number of runs that one write removes from a queue through `removed_runs` or `emptied`. A run is larger than a
+/// journal row.
+pub const REMOVED_RUNS_MAX: u32 = 64;
 /// Approximate maximum number of bytes of events that one write removes from a queue through `trimmed`.
 pub const REMOVED_BYTES_MAX: u64 = 4 << 20;
 
 /// Maximum number of rows that the writer lists at a time with [`Store::references`] and [`Store::texts`].
 pub const LISTED_ROWS_MAX: u32 = 250;
+/// Maximum number of runs that [`Reader::runs`] returns.
+pub const PAGE_RUNS: usize = 32;
 
 /// A table whose rows may refer to texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Referring {
     /// The journal.
     Journal,
-    /// The keys of the checkpoints.
-    Keys,
+    /// The runs of the checkpoints.
+    Runs,
 }
 
 /// The position of a row in the order of its table. Only the store knows its meaning.
@@ -209,18 +202,15 @@ pub struct Writes {
     pub journal: Vec<JournalRow>,
     /// Rows to insert or, if a row with the same `id` exists, to replace.
     pub queues: Vec<QueueRow>,
-    /// Tombstones to append. The key rows at their slots are removed.
-    pub tombstones: Vec<TombstoneRow>,
-    /// Rows to insert or, if a row with the same `queue` and `slot` exists, to replace.
-    pub keys: Vec<KeyRow>,
-    /// For each queue, remove tombstones up to this event. At most the oldest [`REMOVED_ROWS_MAX`] are removed, so
-    /// that the write stays short. The remaining tombstones are harmless; a later write with this event removes them.
-    pub expired_tombstones: Vec<(QueueId, Rv)>,
+    /// Runs to append. A second run of a queue with the same number is an error.
+    pub runs: Vec<RunRow>,
+    /// For each queue, remove the runs with these numbers, at most [`REMOVED_RUNS_MAX`].
+    pub removed_runs: Vec<(QueueId, Range<u64>)>,
     /// For each queue, remove journal rows with a `last_rv` up to this event, oldest first. At least one row is
     /// removed, and at most [`REMOVED_ROWS_MAX`] rows and about [`REMOVED_BYTES_MAX`] bytes of events.
     pub trimmed: Vec<(QueueId, Rv)>,
-    /// For each queue, remove up to this many key rows, tombstones and journal rows each, at most
-    /// [`REMOVED_ROWS_MAX`].
+    /// For each queue, remove up to this many journal rows, at most [`REMOVED_ROWS_MAX`], and as many runs, at most
+    /// [`REMOVED_RUNS_MAX`].
     pub emptied: Vec<(QueueId, u32)>,
     /// Remove the rows of these queues in [`queues`](Self::queues), if the queues are deleted. The store retains
     /// the [`Numbers`] that they have reached.
@@ -235,9 +225,7 @@ impl Writes {
     /// Drops the checkpoint rows of queues for which `stays` returns false.
     pub(super) fn retain(&mut self, stays: impl Fn(QueueId) -> bool) {
         self.queues.retain(|row| stays(row.id));
-        self.tombstones.retain(|stone| stays(stone.queue));
-        self.keys.retain(|row| stays(row.queue));
-        self.expired_tombstones.retain(|(queue, _)| stays(*queue));
+        self.runs.retain(|row| stays(row.queue));
     }
 
     /// Whether there is nothing to write.
@@ -253,18 +241,17 @@ impl Writes {
             texts,
             journal: _,
             queues,
-            tombstones,
-            keys,
-            expired_tombstones,
+            runs,
+            removed_runs,
             trimmed,
             emptied,
             forgotten,
             unused_texts,
             clean,
         } = self;
-        let is_empty = texts.is_empty() && queues.is_empty() && tombstones.is_empty() && keys.is_empty();
+        let is_empty = texts.is_empty() && queues.is_empty() && runs.is_empty();
         let removes_none =
-            expired_tombstones.is_empty() && trimmed.is_empty() && emptied.is_empty() && forgotten.is_empty();
+            removed_runs.is_empty() && trimmed.is_empty() && emptied.is_empty() && forgotten.is_empty();
         is_empty && removes_none && unused_texts.is_empty() && clean.is_none()
     }
 
@@ -275,10 +262,10 @@ impl Writes {
             .journal
             .iter()
             .flat_map(|row| [row.epoch.0, row.prev_rv.get(), row.first_rv.get(), row.last_rv.get()]);
-        let queues = self.queues.iter().flat_map(|row| [row.version, row.rv.get()]);
-        let tombstones = self.tombstones.iter().map(|row| row.rv.get());
-        let keys = self.keys.iter().flat_map(|row| [row.rv.get(), row.known_rv.unwrap_or_default().get()]);
-        match journal.chain(queues).chain(tombstones).chain(keys).find(|number| *number > i64::MAX as u64) {
+        let queues =
+            self.queues.iter().flat_map(|row| [row.version, row.rv.get(), row.first_run, row.next_run]);
+        let runs = self.runs.iter().map(|row| row.number);
+        match journal.chain(queues).chain(runs).find(|number| *number > i64::MAX as u64) {
             None => Ok(()),
             Some(number) => Err(Error::Failed { doing: format!("write the number {number}"), source: None }),
         }
@@ -496,12 +483,12 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
     /// All rows of queues, including deleted queues, by `id`.
     fn queues(&self) -> BoxFuture<'_, Result<Vec<QueueRow>, Error>>;
 
-    /// All tombstones of a queue.
-    fn tombstones(&self, queue: QueueId) -> BoxFuture<'_, Result<Vec<TombstoneRow>, Error>>;
+    /// The runs of a queue with the largest numbers in `numbers`, newest first, at most [`PAGE_RUNS`]. The store may start
+    /// to read at the call, before the future is polled.
+    fn runs(&self, queue: QueueId, numbers: Range<u64>) -> BoxFuture<'_, Result<Vec<RunRow>, Error>>;
 
-    /// Up to `limit` keys of a queue from `slot` on, by slot. The store may start to read at the call, before the
-    /// future is polled.
-    fn keys(&self, queue: QueueId, slot: u32, limit: usize) -> BoxFuture<'_, Result<Vec<KeyRow>, Error>>;
+    /// The smallest number of a run of a queue, including obsolete runs.
+    fn oldest_run(&self, queue: QueueId) -> BoxFuture<'_, Result<Option<u64>, Error>>;
 
     /// The next rows of a queue's journal with a `last_rv` above `after`, oldest first. Returns at least one row if
     /// there is one, and further rows up to `bytes` of events. The store may start to read at the call, before the

@@ -84,16 +84,16 @@ impl Texts {
     /// Completes a write by the texts to which its rows refer and which the store may not have. If the write fails,
     /// [`forget`](Self::forget) must follow.
     pub(super) fn complete(&mut self, writes: &mut Writes) {
-        let Writes { texts, journal, keys, tombstones, trimmed, emptied, .. } = writes;
+        let Writes { texts, journal, runs, removed_runs, trimmed, emptied, .. } = writes;
         let referred =
-            journal.iter().flat_map(|row| &row.texts).chain(keys.iter().flat_map(|row| &row.texts));
+            journal.iter().flat_map(|row| &row.texts).chain(runs.iter().flat_map(|row| &row.texts));
         for shared in referred {
             if self.used.insert(shared.id, self.cleanup).is_none() {
                 self.added += shared.text.len() as u64;
                 texts.push(shared.clone());
             }
         }
-        let removes = [keys.len(), tombstones.len(), trimmed.len(), emptied.len()];
+        let removes = [removed_runs.len(), trimmed.len(), emptied.len()];
         self.has_removed |= removes.into_iter().any(|rows| rows > 0);
     }
 
@@ -116,8 +116,8 @@ impl Texts {
                 }
                 self.running = Some(match (found.last(), table) {
                     (Some((position, _)), table) => Phase::References(table, *position),
-                    (None, Referring::Journal) => Phase::References(Referring::Keys, BEFORE_ALL_ROWS),
-                    (None, Referring::Keys) => Phase::Texts(None),
+                    (None, Referring::Journal) => Phase::References(Referring::Runs, BEFORE_ALL_ROWS),
+                    (None, Referring::Runs) => Phase::Texts(None),
                 });
             }
             Phase::Texts(after) => {
@@ -183,7 +183,7 @@ mod tests {
     use deltaq_engine::time::Time;
     use fastrand::Rng;
 
-    use super::super::store::{Epoch, JournalRow, KeyRow, QueueId, References, Size};
+    use super::super::store::{Epoch, JournalRow, QueueId, References, RunRow, Size};
     use super::*;
 
     /// The largest number of rows that are listed at a time, so that a short cleanup takes many steps.
@@ -193,7 +193,7 @@ mod tests {
     #[derive(Debug, Default)]
     struct Rows {
         journal: BTreeMap<i64, SharedText>,
-        keys: BTreeMap<i64, SharedText>,
+        runs: BTreeMap<i64, SharedText>,
         texts: BTreeMap<TextId, u64>,
         /// The limits of the lists that were asked for.
         limits: Vec<u32>,
@@ -206,8 +206,8 @@ mod tests {
             for row in writes.journal {
                 self.journal.insert(row.prev_rv.get().cast_signed(), row.texts[0].clone());
             }
-            for row in writes.keys {
-                self.keys.insert(row.slot.into(), row.texts[0].clone());
+            for row in writes.runs {
+                self.runs.insert(row.number.cast_signed(), row.texts[0].clone());
             }
             self.texts.retain(|id, _| !writes.unused_texts.contains(id));
             let lost = self.referred().find(|id| !self.texts.contains_key(id));
@@ -215,7 +215,7 @@ mod tests {
         }
 
         fn referred(&self) -> impl Iterator<Item = TextId> {
-            self.journal.values().chain(self.keys.values()).map(|shared| shared.id)
+            self.journal.values().chain(self.runs.values()).map(|shared| shared.id)
         }
     }
 
@@ -238,7 +238,7 @@ mod tests {
             self.limits.push(limit);
             let rows = match table {
                 Referring::Journal => &self.journal,
-                Referring::Keys => &self.keys,
+                Referring::Runs => &self.runs,
             };
             let next = rows.iter().map(|(at, shared)| ((0, *at), vec![shared.clone()]));
             Ok(next.filter(|(at, _)| *at > after).take(PAGE).collect())
@@ -283,25 +283,14 @@ mod tests {
         Writes { journal: vec![row], ..Writes::default() }
     }
 
-    fn key_row(slot: u32, text: SharedText) -> Writes {
-        let row = KeyRow {
-            queue: QueueId(1),
-            slot,
-            key: "k".into(),
-            rv: Rv::new(1),
-            known_rv: None,
-            known_object: None,
-            owner: None,
-            texts: vec![text],
-            item: None,
-            format: 1,
-            checksum: 0,
-        };
-        Writes { keys: vec![row], ..Writes::default() }
+    fn run_row(number: u64, text: SharedText) -> Writes {
+        let (queue, texts, entries) = (QueueId(1), vec![text], String::new());
+        let row = RunRow { queue, number, format: 1, texts, entries, checksum: 0 };
+        Writes { runs: vec![row], ..Writes::default() }
     }
 
-    /// One run: rows come, replace each other and go between the steps of the cleanups.
-    async fn run(seed: u64) -> usize {
+    /// Rows come and go between the steps of the cleanups.
+    async fn history(seed: u64) -> usize {
         let (mut rng, mut rows, mut texts) = (Rng::with_seed(seed), Rows::default(), Texts::new(0, 20));
         let (mut now_us, mut removed) = (0, 0);
         let mut next = 1;
@@ -314,14 +303,17 @@ mod tests {
                     next += 1;
                     journal_row(next, text)
                 }
-                2 => key_row(rng.u32(..6), text),
+                2 => {
+                    next += 1;
+                    run_row(next, text)
+                }
                 3 => {
                     rows.journal.pop_first();
                     Writes { trimmed: vec![(QueueId(1), Rv::new(1))], ..Writes::default() }
                 }
                 4 => {
-                    rows.keys.remove(&rng.i64(..6));
-                    Writes { emptied: vec![(QueueId(1), 1)], ..Writes::default() }
+                    rows.runs.pop_first();
+                    Writes { removed_runs: vec![(QueueId(1), 0..1)], ..Writes::default() }
                 }
                 5 if rng.u8(..20) == 0 => {
                     // The outcome of a write is unknown.
@@ -362,7 +354,7 @@ mod tests {
     async fn a_cleanup_removes_exactly_the_texts_that_no_row_refers_to() {
         let mut removed = 0;
         for seed in 0..300 {
-            removed += run(seed).await;
+            removed += history(seed).await;
         }
         assert!(removed > 300, "{removed} texts were removed");
     }
@@ -379,7 +371,7 @@ mod tests {
                 steps += 1;
             }
         }
-        assert_eq!(steps, 3, "the journal, the keys, and the texts");
+        assert_eq!(steps, 3, "the journal, the runs, and the texts");
     }
 
     /// Calls wait for a step, so a step must stay short however slow the store is and however large the texts are.
@@ -410,11 +402,11 @@ mod tests {
         };
         let twice = Writes {
             journal: [1, 2].map(|rv| journal_row(rv, text(1)).journal.remove(0)).into(),
-            ..key_row(1, text(1))
+            ..run_row(1, text(1))
         };
         assert_eq!(written(&mut texts, twice), 1);
-        assert_eq!(written(&mut texts, key_row(2, text(1))), 0);
+        assert_eq!(written(&mut texts, run_row(2, text(1))), 0);
         texts.forget();
-        assert_eq!(written(&mut texts, key_row(2, text(1))), 1);
+        assert_eq!(written(&mut texts, run_row(2, text(1))), 1);
     }
 }

@@ -22,6 +22,7 @@ use super::hooks::Observer;
 use super::options::WriterOptions;
 use super::queue_log::{QueueLog, find_sharing};
 use super::recovery::{self, Contents, on_own_thread};
+use super::runs::Runs;
 use super::store::{self, JournalRow, Opening, QueueId, Reader, Store, Writes};
 use super::text_cleanup::Texts;
 use super::turns::Batch;
@@ -32,6 +33,8 @@ const UPKEEP_PERIOD: Duration = Duration::from_secs(1);
 /// For a checkpoint, the factor is halved each time the journal has grown by the amount that starts a checkpoint, so that a checkpoint completes even under
 /// constant load.
 const COMMIT_SHARE: u32 = 3;
+/// The journal is trimmed when it has grown by this many bytes.
+const UNTRIMMED_BYTES_MAX: u64 = 1 << 20;
 /// The waits before a failed store is reopened.
 const REOPEN_WAIT: RetryWait = RetryWait::new(Duration::from_millis(100), Duration::from_secs(2));
 /// How many rows of a deleted queue are removed at a time.
@@ -58,6 +61,8 @@ pub struct Writer<S> {
     checkpoint: Option<Checkpoint>,
     /// Bytes of events since the last checkpoint began.
     growth: u64,
+    /// Bytes of events since the journal was last trimmed.
+    untrimmed: u64,
     /// The growth that starts the next checkpoint.
     growth_max: u64,
     /// The growth that the running checkpoint covers. If the checkpoint fails, this growth is added back.
@@ -116,6 +121,7 @@ pub async fn open<S: Store>(
         texts,
         checkpoint: None,
         growth: 0,
+        untrimmed: 0,
         growth_max: options.growth_bytes_min,
         growth_covered: 0,
         options,
@@ -192,7 +198,9 @@ impl<S: Store> Writer<S> {
             let pause = whole_us(took * COMMIT_SHARE);
             self.next_cleanup_us = self.clock.monotonic_us().saturating_add(pause);
         }
-        let maintains = now_us >= self.next_upkeep_us;
+        // A journal is trimmed as fast as it grows, but not with each commit, which would need a transaction of several
+        // statements.
+        let maintains = now_us >= self.next_upkeep_us || self.untrimmed >= UNTRIMMED_BYTES_MAX;
         if maintains {
             self.next_upkeep_us = now_us.saturating_add(whole_us(UPKEEP_PERIOD));
             self.upkeep().await;
@@ -242,10 +250,10 @@ impl<S: Store> Writer<S> {
         if grouped.has_large_objects() {
             self.find_sharing();
         }
-        let mut writes = grouped.writes(self.commit_queue.epoch(), &self.logs);
-        self.growth += writes.journal.iter().map(JournalRow::bytes).sum::<u64>();
-        self.add_trims(&mut writes);
-        let trims = writes.trimmed.clone();
+        let writes = grouped.writes(self.commit_queue.epoch(), &self.logs);
+        let bytes = writes.journal.iter().map(JournalRow::bytes).sum::<u64>();
+        self.growth += bytes;
+        self.untrimmed += bytes;
         if !writes.is_empty()
             && let Err(error) = self.write(writes).await
         {
@@ -261,7 +269,6 @@ impl<S: Store> Writer<S> {
         batch.end(Ok(()));
         drop(batch);
         self.commit_queue.note_committed();
-        self.record_trims(&trims);
         if events > 0 {
             self.observer.committed(events, self.clock.since(begun_us));
         }
@@ -289,7 +296,9 @@ impl<S: Store> Writer<S> {
     /// Writes one chunk of the checkpoint, after all batches whose events the chunk may contain.
     async fn write_chunk(&mut self) {
         let Some(checkpoint) = &mut self.checkpoint else { return };
+        let begun_us = self.clock.monotonic_us();
         let mut writes = checkpoint.next_chunk(&self.logs, &self.commit_queue);
+        let took_to_encode = self.clock.since(begun_us);
         // A queue may have been deleted after its rows were captured for an earlier chunk, and its rows must not be
         // written again.
         writes.retain(|queue| self.logs.contains_key(&queue));
@@ -307,10 +316,11 @@ impl<S: Store> Writer<S> {
         if !self.write_or_recover(writes).await {
             return;
         }
-        let took = self.clock.since(begun_us);
+        let took = took_to_encode + self.clock.since(begun_us);
         for done in self.checkpoint.iter_mut().flat_map(|checkpoint| checkpoint.wrote(took)) {
             if let Some(log) = self.logs.get_mut(&done.queue) {
                 log.checkpoint_rv = done.rv;
+                log.runs = Runs { oldest: log.runs.oldest, ..done.runs };
                 log.live_bytes = done.live_bytes;
             }
         }
@@ -319,18 +329,6 @@ impl<S: Store> Writer<S> {
             self.growth_max = self.options.growth_bytes_min.max(live / 2);
             self.checkpoint_wait.reset();
             self.observer.checkpointed(self.clock.since(ended.begun_us()));
-        }
-    }
-
-    /// Trims the queues that `writes` appends to, so that a growing journal is trimmed as fast as it grows.
-    fn add_trims(&self, writes: &mut Writes) {
-        let now = Time::from_micros(self.clock.wall_us());
-        for row in &writes.journal {
-            let rv = self.logs.get(&row.queue).and_then(|log| log.trimmable(now));
-            let trim = rv.map(|rv| (row.queue, rv));
-            if trim.is_some() && trim.as_ref() != writes.trimmed.last() {
-                writes.trimmed.extend(trim);
-            }
         }
     }
 
@@ -344,16 +342,25 @@ impl<S: Store> Writer<S> {
 
     /// Removes rows that are too old and rows of deleted queues, and keeps the files bounded.
     async fn upkeep(&mut self) {
+        self.untrimmed = 0;
         let now = Time::from_micros(self.clock.wall_us());
         let old = self.logs.iter().filter_map(|(queue, log)| Some((*queue, log.trimmable(now)?)));
-        let mut writes = Writes { trimmed: old.take(TRIMMED_QUEUES).collect(), ..Writes::default() };
+        let mut obsolete = self.logs.iter().filter_map(|(queue, log)| Some((*queue, log.runs.obsolete()?)));
+        let mut writes = Writes {
+            trimmed: old.take(TRIMMED_QUEUES).collect(),
+            removed_runs: obsolete.next().into_iter().collect(),
+            ..Writes::default()
+        };
         self.add_deleted(&mut writes).await;
-        let trims = writes.trimmed.clone();
+        let (trims, removed_runs) = (writes.trimmed.clone(), writes.removed_runs.clone());
         let more = !writes.is_empty();
         if more && !self.write_or_recover(writes).await {
             return;
         }
         self.record_trims(&trims);
+        for (queue, numbers) in removed_runs {
+            self.logs.entry(queue).and_modify(|log| log.runs.oldest = numbers.end);
+        }
         match self.store.upkeep().await {
             Ok(size) => {
                 let lag = self.logs.values().map(QueueLog::lag).sum();

@@ -13,7 +13,7 @@ use deltaq_engine::id::{Rv, Slot};
 use deltaq_engine::lives::LifeId;
 use deltaq_engine::snapshot::QueueState;
 use deltaq_engine::table::Entry;
-use deltaq_journal::record::{self, Decoder, QueueRecord};
+use deltaq_journal::record::{self, Decoder, NewRun, QueueRecord};
 use deltaq_journal::store::{Epoch, JournalRow, QueueId, QueueRow, Reader, Writes};
 use deltaq_runtime::clock::Clock;
 use deltaq_runtime::lifecycle::Shutdown;
@@ -234,7 +234,8 @@ async fn a_queue_that_panics_while_another_is_damaged_keeps_its_uncommitted_chan
 async fn row_at(bench: &Bench, rv: Rv) -> QueueRow {
     let row = bench.journal.queues().await.expect("rows").remove(0);
     let QueueRecord { identity, state, .. } = Decoder::new().queue(&row).expect("a row in order");
-    record::queue_row(&identity, &QueueState { rv, ..state.expect("a live queue") })
+    let runs = row.first_run..row.next_run;
+    record::queue_row(&identity, &QueueState { rv, ..state.expect("a live queue") }, runs)
 }
 
 #[tokio::test(start_paused = true)]
@@ -250,17 +251,20 @@ async fn a_queue_that_can_not_be_loaded_again_is_loaded_later() {
     panic_in(&handle).await;
     // No number is left for another life.
     let intact = row_at(&bench, Rv::ZERO).await;
-    let keys_of = (0..).map(Slot::new).zip(&ready);
+    let mut run = NewRun::default();
+    for (slot, state) in (0..).map(Slot::new).zip(&ready) {
+        run.add_key(slot, state, false);
+    }
     let broken = Writes {
         queues: vec![row_at(&bench, Rv::new(u64::MAX - 1)).await],
-        keys: keys_of.map(|(slot, state)| record::key_row(QueueId(1), slot, state, false)).collect(),
+        runs: vec![run.close(QueueId(1), 0)],
         ..Writes::default()
     };
     bench.journal.put(broken).expect("rows");
     assert!(pushed(&mut waits).await.is_none());
     assert_eq!(bench.call("GET", "/items", &Value::Null).await.status(), 503);
     let repaired = Writes { queues: vec![intact], ..Writes::default() };
-    bench.journal.remove_keys();
+    bench.journal.remove_runs();
     bench.journal.put(repaired).expect("rows");
     is_back(&bench).await;
     let items = read(bench.call("GET", "/items?state=leased", &Value::Null).await).await;

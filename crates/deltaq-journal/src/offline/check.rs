@@ -14,7 +14,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use deltaq_engine::id::Rv;
-use deltaq_engine::key::Key;
 use deltaq_runtime::causes::with_causes;
 use deltaq_runtime::clock::Clock;
 
@@ -39,7 +38,7 @@ pub enum Depth {
 pub struct Report {
     /// Number of queues that are not deleted.
     pub queues: u64,
-    /// Number of keys of the loaded queues, or of key rows if no queues were loaded.
+    /// Number of keys of the loaded queues, or of entries of keys in runs if no queues were loaded.
     pub keys: u64,
     /// Number of journal rows.
     pub journal_rows: u64,
@@ -92,10 +91,10 @@ struct Known {
     row: Option<QueueRow>,
     /// The event at which the checkpoint began.
     checkpoint_rv: Rv,
+    /// Earlier runs are obsolete.
+    first_run: u64,
     /// The newest event in any row of the checkpoint.
     newest_rv: Rv,
-    /// For each tombstone, the event that removed its key.
-    removed: HashMap<Key, Rv>,
     /// Whether the damage can make a load fail.
     is_damaged: bool,
 }

@@ -25,14 +25,14 @@ use super::{Error, Location, stores};
 use crate::record::{self, Identity};
 use crate::snapshot::Snapshot;
 use crate::store::{
-    self, Epoch, JournalRow, KeyRow, Numbers, QueueId, QueueRow, REMOVED_ROWS_MAX, Reader, SharedText, Store,
-    TombstoneRow, Writes,
+    self, Epoch, JournalRow, Numbers, QueueId, QueueRow, REMOVED_ROWS_MAX, Reader, RunRow, SharedText, Store,
+    Writes,
 };
 use crate::text_id::TextId;
 
 /// The format version of the lines.
 const FORMAT: u32 = 1;
-/// How many rows of a checkpoint are read at a time.
+/// How many rows are written to a store at a time.
 const PAGE_ROWS: usize = 1_024;
 /// Approximate number of bytes that are read, or written to a store, at a time.
 const PAGE_BYTES: usize = 4 << 20;
@@ -52,8 +52,7 @@ enum Line {
         floor: Rv,
     },
     Queue(QueueRow),
-    Tombstone(TombstoneRow),
-    Key(KeyRow),
+    Run(RunRow),
     Journal(JournalRow),
     /// A text that later rows share.
     Text(Arc<str>),
@@ -63,21 +62,21 @@ enum Line {
     },
 }
 
-/// The number of queues and key rows in a dump.
+/// The number of rows in a dump.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Queues that are not deleted.
     pub queues: usize,
-    /// Keys in checkpoints.
-    pub keys: usize,
+    /// Runs of checkpoints.
+    pub runs: usize,
     /// Rows of the journal.
     pub journal_rows: usize,
 }
 
 impl std::fmt::Display for Counts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { queues, keys, journal_rows } = self;
-        write!(f, "{queues} queues, {keys} keys in checkpoints, {journal_rows} journal rows")
+        let Self { queues, runs, journal_rows } = self;
+        write!(f, "{queues} queues, {runs} runs of checkpoints, {journal_rows} journal rows")
     }
 }
 
@@ -85,9 +84,9 @@ impl Counts {
     fn add(&mut self, line: &Line) {
         match line {
             Line::Queue(row) => self.queues += usize::from(!row.deleted),
-            Line::Key(_) => self.keys += 1,
+            Line::Run(_) => self.runs += 1,
             Line::Journal(_) => self.journal_rows += 1,
-            Line::Store { .. } | Line::Tombstone(_) | Line::Text(_) | Line::End { .. } => {}
+            Line::Store { .. } | Line::Text(_) | Line::End { .. } => {}
         }
     }
 }
@@ -196,27 +195,24 @@ impl<'a, W: Write> Out<'a, W> {
     async fn store(&mut self, first: Line, reader: &dyn Reader) -> Result<(), Error> {
         self.line(&first)?;
         for row in reader.queues().await? {
-            let (queue, has_rows) = (row.id, !row.deleted);
+            let (queue, first_run, has_rows) = (row.id, row.first_run, !row.deleted);
             self.line(&Line::Queue(row))?;
             if has_rows {
-                self.rows(queue, reader).await?;
+                self.rows(queue, first_run, reader).await?;
             }
         }
         self.line(&Line::End { crc32c: self.crc32c })?;
         self.buffer.flush().map_err(self.failed)
     }
 
-    async fn rows(&mut self, queue: QueueId, reader: &dyn Reader) -> Result<(), Error> {
-        for row in reader.tombstones(queue).await? {
-            self.line(&Line::Tombstone(row))?;
-        }
-        let mut slot = Some(0);
-        while let Some(from) = slot {
-            let keys = reader.keys(queue, from, PAGE_ROWS).await?;
-            slot = keys.last().and_then(|row| row.slot.checked_add(1));
-            for row in keys {
+    async fn rows(&mut self, queue: QueueId, first_run: u64, reader: &dyn Reader) -> Result<(), Error> {
+        let mut next = Some(u64::MAX);
+        while let Some(behind) = next {
+            let runs = reader.runs(queue, first_run..behind).await?;
+            next = runs.last().map(|row| row.number);
+            for row in runs {
                 self.texts(&row.texts)?;
-                self.line(&Line::Key(row))?;
+                self.line(&Line::Run(row))?;
             }
         }
         let mut after = Rv::ZERO;
@@ -370,8 +366,7 @@ impl<S: Store> Target<S> {
             counts.add(&line);
             let queue = match &line {
                 Line::Queue(row) => Some(row.id),
-                Line::Tombstone(row) => Some(row.queue),
-                Line::Key(row) => Some(row.queue),
+                Line::Run(row) => Some(row.queue),
                 Line::Journal(row) => Some(row.queue),
                 Line::Text(_) => None,
                 Line::Store { .. } => return Err(lines.wrong("the store begins a second time")),
@@ -386,14 +381,9 @@ impl<S: Store> Target<S> {
                     queues.insert(row.id, row);
                     continue;
                 }
-                Line::Tombstone(row) => {
-                    bytes += row.key.len();
-                    writes.tombstones.push(row);
-                }
-                Line::Key(row) => {
-                    bytes += row.key.len() + row.known_object.as_ref().map_or(0, |text| text.len());
-                    bytes += row.item.as_ref().map_or(0, String::len);
-                    writes.keys.push(row);
+                Line::Run(row) => {
+                    bytes += row.entries.len();
+                    writes.runs.push(row);
                 }
                 Line::Journal(row) => {
                     bytes += row.events.len();
@@ -405,7 +395,7 @@ impl<S: Store> Target<S> {
                 }
                 Line::Store { .. } | Line::End { .. } => {}
             }
-            let rows = writes.tombstones.len() + writes.keys.len() + writes.journal.len();
+            let rows = writes.runs.len() + writes.journal.len();
             if rows >= PAGE_ROWS || bytes >= PAGE_BYTES {
                 self.write(std::mem::take(&mut writes)).await?;
                 bytes = 0;

@@ -1,6 +1,7 @@
 //! Reads committed rows, either on its own connections to the writer's server or in one transaction.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,10 +19,10 @@ use super::error::{database, within};
 use super::owner::Tenure;
 use super::write::Query;
 use super::{rows, sql};
-use crate::pages::{Range, add_to_segments, ahead};
+use crate::pages::{JournalRange, add_to_segments, ahead};
 use crate::shared_texts::SharedTexts;
 use crate::store::{
-    Error, History, JournalRow, KeyRow, QueueId, QueueRow, Reader, Segment, SharedText, TombstoneRow, bound,
+    Error, History, JournalRow, PAGE_RUNS, QueueId, QueueRow, Reader, RunRow, Segment, SharedText, bound,
 };
 
 /// Maximum number of concurrent read statements. Further statements wait.
@@ -228,9 +229,9 @@ impl Connections {
         queue: QueueId,
         [first, more]: [&'static str; 2],
         from: Rv,
-        add: impl Fn(&mut Range, Rv, u64) -> bool,
-    ) -> Result<Range, Error> {
-        let (mut range, mut text, mut from, mut most) = (Range::default(), first, from, MEASURED_ROWS);
+        add: impl Fn(&mut JournalRange, Rv, u64) -> bool,
+    ) -> Result<JournalRange, Error> {
+        let (mut range, mut text, mut from, mut most) = (JournalRange::default(), first, from, MEASURED_ROWS);
         loop {
             let query = || self.query(text, queue).bind(bound(from)).bind(most);
             let found = self.all("measure the journal", query, rows::extent).await?;
@@ -250,9 +251,12 @@ impl Connections {
         self.all("read texts", query, rows::shared_text).await
     }
 
-    async fn read_keys(&self, queue: QueueId, slot: u32, limit: usize) -> Result<Vec<KeyRow>, Error> {
-        let query = || self.query(sql::READ_KEYS, queue).bind(i64::from(slot)).bind(bound(limit as u64));
-        let read = || self.all("read the keys", query, |row| rows::key_row(queue, row));
+    async fn read_runs(&self, queue: QueueId, numbers: Range<u64>) -> Result<Vec<RunRow>, Error> {
+        let query = || {
+            let query = self.query(sql::READ_RUNS, queue).bind(bound(numbers.start)).bind(bound(numbers.end));
+            query.bind(bound(PAGE_RUNS as u64))
+        };
+        let read = || self.all("read the runs", query, rows::run_row);
         self.texts.with_rows(read, |ids| self.read_texts(ids)).await
     }
 
@@ -268,7 +272,7 @@ impl Connections {
         bytes: usize,
     ) -> Result<Vec<JournalRow>, Error> {
         let texts = [sql::MEASURE_JOURNAL, sql::MEASURE_MORE_JOURNAL];
-        let add = |range: &mut Range, prev_rv, row_bytes| range.add_newer(prev_rv, row_bytes, bytes);
+        let add = |range: &mut JournalRange, prev_rv, row_bytes| range.add_newer(prev_rv, row_bytes, bytes);
         let range = self.measure(queue, texts, after, add).await?;
         let Some((first, last)) = range.ends else { return Ok(Vec::new()) };
         let query = || self.query(sql::READ_JOURNAL, queue).bind(bound(first)).bind(bound(last));
@@ -277,7 +281,7 @@ impl Connections {
 
     async fn read_history(&self, queue: QueueId, from: Rv, bytes: usize) -> Result<History, Error> {
         let texts = [sql::MEASURE_HISTORY, sql::MEASURE_MORE_HISTORY];
-        let add = |range: &mut Range, prev_rv, row_bytes| range.add_older(prev_rv, row_bytes, bytes);
+        let add = |range: &mut JournalRange, prev_rv, row_bytes| range.add_older(prev_rv, row_bytes, bytes);
         let range = self.measure(queue, texts, from, add).await?;
         let Some((newest, oldest)) = range.ends else { return Ok((Vec::new(), None)) };
         let query = || self.query(sql::READ_HISTORY, queue).bind(bound(oldest)).bind(bound(newest));
@@ -326,14 +330,17 @@ impl Reader for PostgresReader {
         Box::pin(self.0.all("read the queues", query, rows::queue_row))
     }
 
-    fn tombstones(&self, queue: QueueId) -> BoxFuture<'_, Result<Vec<TombstoneRow>, Error>> {
-        let query = move || self.0.query(sql::READ_TOMBSTONES, queue);
-        Box::pin(self.0.all("read the tombstones", query, move |row| rows::tombstone_row(queue, row)))
+    fn runs(&self, queue: QueueId, numbers: Range<u64>) -> BoxFuture<'_, Result<Vec<RunRow>, Error>> {
+        let reader = self.0.clone();
+        ahead("read the runs", async move { reader.read_runs(queue, numbers).await })
     }
 
-    fn keys(&self, queue: QueueId, slot: u32, limit: usize) -> BoxFuture<'_, Result<Vec<KeyRow>, Error>> {
-        let reader = self.0.clone();
-        ahead("read the keys", async move { reader.read_keys(queue, slot, limit).await })
+    fn oldest_run(&self, queue: QueueId) -> BoxFuture<'_, Result<Option<u64>, Error>> {
+        let query = move || self.0.query(sql::OLDEST_RUN, queue);
+        Box::pin(self.0.fold("look for the oldest run", query, |oldest: &mut Option<u64>, row| {
+            *oldest = rows::optional_number(&row, 0)?;
+            Ok(())
+        }))
     }
 
     fn journal(

@@ -7,9 +7,9 @@ use deltaq_engine::time::Time;
 use sqlx::postgres::{PgRow, Postgres as Database};
 use sqlx::{Decode, Row};
 
+use crate::compression::expand;
 use crate::store::{
-    Epoch, JournalRow, KeyRow, Position, QueueId, QueueRow, Segment, SharedText, TombstoneRow,
-    parse_texts_column,
+    Epoch, JournalRow, Position, QueueId, QueueRow, RunRow, Segment, SharedText, parse_texts_column,
 };
 use crate::text_id::{NoTextId, TextId};
 
@@ -23,6 +23,11 @@ fn column<'r, T: Decode<'r, Database>>(row: &'r PgRow, index: usize) -> Read<T> 
 /// An unsigned number that was stored bit for bit.
 pub(super) fn number(row: &PgRow, index: usize) -> Read<u64> {
     column(row, index).map(i64::cast_unsigned)
+}
+
+/// Like [`number`], for a column that may be null.
+pub(super) fn optional_number(row: &PgRow, index: usize) -> Read<Option<u64>> {
+    Ok(column::<Option<i64>>(row, index)?.map(i64::cast_unsigned))
 }
 
 pub(super) fn rv(row: &PgRow, index: usize) -> Read<Rv> {
@@ -49,10 +54,6 @@ fn text(bytes: &[u8]) -> Read<&str> {
 
 fn shared(row: &PgRow, index: usize) -> Read<Arc<str>> {
     text(column(row, index)?).map(Arc::from)
-}
-
-pub(super) fn optional(row: &PgRow, index: usize) -> Read<Option<Arc<str>>> {
-    column::<Option<&[u8]>>(row, index)?.map(|bytes| text(bytes).map(Arc::from)).transpose()
 }
 
 fn owned(row: &PgRow, index: usize) -> Read<String> {
@@ -108,29 +109,15 @@ pub(super) fn journal_row(row: &PgRow) -> Read<JournalRow> {
     })
 }
 
-pub(super) fn key_row(queue: QueueId, row: &PgRow) -> Read<KeyRow> {
-    Ok(KeyRow {
-        queue,
-        slot: short(row, 0)?,
-        rv: rv(row, 1)?,
-        known_rv: column::<Option<i64>>(row, 2)?.map(|rv| Rv::new(rv.cast_unsigned())),
-        format: bits(row, 3)?,
-        checksum: bits(row, 4)?,
-        key: shared(row, 5)?,
-        owner: optional(row, 6)?,
-        texts: texts(row, 7)?,
-        item: column::<Option<&[u8]>>(row, 8)?.map(|bytes| text(bytes).map(str::to_owned)).transpose()?,
-        known_object: optional(row, 9)?,
-    })
-}
-
-pub(super) fn tombstone_row(queue: QueueId, row: &PgRow) -> Read<TombstoneRow> {
-    Ok(TombstoneRow {
-        queue,
-        slot: short(row, 0)?,
-        rv: rv(row, 1)?,
-        checksum: bits(row, 2)?,
-        key: shared(row, 3)?,
+pub(super) fn run_row(row: &PgRow) -> Read<RunRow> {
+    Ok(RunRow {
+        queue: queue(row, 0)?,
+        number: number(row, 1)?,
+        format: bits(row, 2)?,
+        checksum: bits(row, 3)?,
+        texts: texts(row, 4)?,
+        entries: expand(column(row, 6)?, number(row, 5)?)
+            .map_err(|error| sqlx::Error::Decode(error.into()))?,
     })
 }
 
@@ -143,9 +130,11 @@ pub(super) fn queue_row(row: &PgRow) -> Read<QueueRow> {
         created_at: time(row, 4)?,
         deleted: column(row, 5)?,
         rv: rv(row, 6)?,
-        format: bits(row, 7)?,
-        checksum: bits(row, 8)?,
-        state: owned(row, 9)?,
+        first_run: number(row, 7)?,
+        next_run: number(row, 8)?,
+        format: bits(row, 9)?,
+        checksum: bits(row, 10)?,
+        state: owned(row, 11)?,
     })
 }
 

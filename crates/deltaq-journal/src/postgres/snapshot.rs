@@ -15,7 +15,7 @@ use super::error::database;
 use super::reader::PostgresReader;
 use super::{Settings, migrate, rows, sql};
 use crate::snapshot::{Finding, Found, Link, Placed, Snapshot, Visiting, Visitor};
-use crate::store::{Error, Holder, KeyRow, Opening, QueueId, QueueRow, Reader, SharedText, TombstoneRow};
+use crate::store::{Error, Holder, Opening, QueueId, QueueRow, Reader, RunRow, SharedText};
 
 /// A store at one instant.
 pub struct PostgresSnapshot {
@@ -176,14 +176,8 @@ impl Snapshot for PostgresSnapshot {
         Box::pin(self.scan(("journal", sql::SCAN_JOURNAL), Some(0), read, visit))
     }
 
-    fn keys<'a>(&'a self, visit: Visitor<'a, Found<KeyRow>>) -> Visiting<'a> {
-        let read = |row: &PgRow| rows::key_row(rows::queue(row, 10)?, row);
-        Box::pin(self.scan(("keys", sql::SCAN_KEYS), Some(10), read, visit))
-    }
-
-    fn tombstones<'a>(&'a self, visit: Visitor<'a, Found<TombstoneRow>>) -> Visiting<'a> {
-        let read = |row: &PgRow| rows::tombstone_row(rows::queue(row, 4)?, row);
-        Box::pin(self.scan(("tombstones", sql::SCAN_TOMBSTONES), Some(4), read, visit))
+    fn runs<'a>(&'a self, visit: Visitor<'a, Found<RunRow>>) -> Visiting<'a> {
+        Box::pin(self.scan(("runs", sql::SCAN_RUNS), Some(0), rows::run_row, visit))
     }
 
     fn links<'a>(&'a self, queue: QueueId, visit: Visitor<'a, Link>) -> Visiting<'a> {

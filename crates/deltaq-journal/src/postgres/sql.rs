@@ -109,14 +109,11 @@ pub(super) fn add_partitions(count: i16) -> String {
 }
 
 /// Move the rows of queues to their partitions. Parameters: the ids of the queues, and their partitions.
-pub(super) const SPLITS: [&str; 4] = [
+pub(super) const SPLITS: [&str; 3] = [
     "UPDATE deltaq.journal AS moved SET partition = target.partition \
      FROM unnest($1::bigint[], $2::smallint[]) AS target (queue, partition) \
      WHERE moved.partition = 0 AND moved.queue_id = target.queue AND target.partition <> 0",
-    "UPDATE deltaq.keys AS moved SET partition = target.partition \
-     FROM unnest($1::bigint[], $2::smallint[]) AS target (queue, partition) \
-     WHERE moved.partition = 0 AND moved.queue_id = target.queue AND target.partition <> 0",
-    "UPDATE deltaq.tombstones AS moved SET partition = target.partition \
+    "UPDATE deltaq.runs AS moved SET partition = target.partition \
      FROM unnest($1::bigint[], $2::smallint[]) AS target (queue, partition) \
      WHERE moved.partition = 0 AND moved.queue_id = target.queue AND target.partition <> 0",
     "UPDATE deltaq.queues AS moved SET partition = target.partition \
@@ -127,7 +124,7 @@ pub(super) const SPLITS: [&str; 4] = [
 /// Copies the texts to the partitions whose rows refer to them. The cleanup of partition 0 removes those that it does not need.
 pub(super) const SPLIT_TEXTS: &str = "INSERT INTO deltaq.texts (partition, id, text) SELECT used.partition, texts.id, texts.text FROM (\
          SELECT partition, string_to_table(texts, ',') AS id FROM deltaq.journal WHERE texts IS NOT NULL \
-         UNION SELECT partition, string_to_table(texts, ',') FROM deltaq.keys WHERE texts IS NOT NULL\
+         UNION SELECT partition, string_to_table(texts, ',') FROM deltaq.runs WHERE texts IS NOT NULL\
      ) AS used JOIN deltaq.texts ON texts.partition = 0 AND texts.id = used.id WHERE used.partition <> 0";
 
 /// Gives up a partition.
@@ -290,9 +287,8 @@ pub(super) fn state(partition: i16) -> String {
 /// The epoch and the writer of the partition, the server, and the size of all tables.
 pub(super) fn upkeep(partition: i16) -> String {
     format!(
-        "SELECT epoch, writer, {SERVER}, pg_total_relation_size('deltaq.journal') + pg_total_relation_size('deltaq.keys') \
-         + pg_total_relation_size('deltaq.texts') + pg_total_relation_size('deltaq.tombstones') \
-         + pg_total_relation_size('deltaq.queues') \
+        "SELECT epoch, writer, {SERVER}, pg_total_relation_size('deltaq.journal') + pg_total_relation_size('deltaq.runs') \
+         + pg_total_relation_size('deltaq.texts') + pg_total_relation_size('deltaq.queues') \
          FROM deltaq.partitions WHERE partition = {partition}"
     )
 }
@@ -316,7 +312,7 @@ pub(super) fn has_rows(partition: i16, queue: QueueId) -> String {
     let exists = |table| {
         format!("EXISTS (SELECT 1 FROM deltaq.{table} WHERE partition = {partition} AND queue_id = {queue})")
     };
-    format!("SELECT {} OR {} OR {}", exists("journal"), exists("tombstones"), exists("keys"))
+    format!("SELECT {} OR {}", exists("journal"), exists("runs"))
 }
 
 /// The last event of each queue, in the journal or at its checkpoint, the event of its checkpoint, and the name of the queue.
@@ -404,35 +400,24 @@ pub(super) fn list_texts(partition: i16, after: Option<TextId>, limit: u32) -> S
 
 /// Replacing by name as well would silently remove another live queue of the same name.
 pub(super) const QUEUES: &str = "INSERT INTO deltaq.queues \
-         (partition, id, version, name, incarnation, created_at, deleted, rv, format, checksum, state) \
+         (partition, id, version, name, incarnation, created_at, deleted, rv, first_run, next_run, format, checksum, state) \
      SELECT $1, added.* FROM unnest($2::bigint[], $3::bigint[], $4::bytea[], $5::bigint[], $6::bigint[], \
-         $7::boolean[], $8::bigint[], $9::integer[], $10::integer[], $11::bytea[]) AS added \
+         $7::boolean[], $8::bigint[], $9::bigint[], $10::bigint[], $11::integer[], $12::integer[], $13::bytea[]) AS added \
      ON CONFLICT (partition, id) DO UPDATE SET version = excluded.version, name = excluded.name, \
          incarnation = excluded.incarnation, created_at = excluded.created_at, deleted = excluded.deleted, \
-         rv = excluded.rv, format = excluded.format, checksum = excluded.checksum, state = excluded.state";
+         rv = excluded.rv, first_run = excluded.first_run, next_run = excluded.next_run, format = excluded.format, \
+         checksum = excluded.checksum, state = excluded.state";
 
-/// Parameters: queues, slots.
-pub(super) const KEYS_GONE: &str = "DELETE FROM deltaq.keys USING unnest($2::bigint[], $3::bigint[]) \
-         AS gone (queue_id, slot) \
-     WHERE keys.partition = $1 AND keys.queue_id = gone.queue_id AND keys.slot = gone.slot";
+pub(super) const RUNS: &str = "INSERT INTO deltaq.runs \
+         (partition, queue_id, number, format, checksum, texts, bytes, entries) \
+     SELECT $1, added.* FROM unnest($2::bigint[], $3::bigint[], $4::integer[], $5::integer[], $6::text[], $7::bigint[], \
+         $8::bytea[]) AS added";
 
-pub(super) const TOMBSTONES: &str = "INSERT INTO deltaq.tombstones (partition, queue_id, slot, rv, checksum, key) \
-     SELECT $1, added.* FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::integer[], $6::bytea[]) AS added";
-
-pub(super) const KEYS: &str = "INSERT INTO deltaq.keys \
-         (partition, queue_id, slot, rv, known_rv, format, checksum, key, owner, texts, item, known_object) \
-     SELECT $1, added.* FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::integer[], \
-         $7::integer[], $8::bytea[], $9::bytea[], $10::text[], $11::bytea[], $12::bytea[]) AS added \
-     ON CONFLICT (partition, queue_id, slot) DO UPDATE SET rv = excluded.rv, known_rv = excluded.known_rv, \
-         format = excluded.format, checksum = excluded.checksum, key = excluded.key, owner = excluded.owner, \
-         texts = excluded.texts, item = excluded.item, known_object = excluded.known_object";
-
-/// Parameters: queues, events, maximum rows per queue.
-pub(super) const EXPIRED_TOMBSTONES: &str = "DELETE FROM deltaq.tombstones WHERE ctid = ANY (ARRAY(\
-     SELECT found.ctid FROM unnest($2::bigint[], $3::bigint[]) AS expired (queue_id, rv), LATERAL (\
-         SELECT t.ctid FROM deltaq.tombstones t \
-         WHERE t.partition = $1 AND t.queue_id = expired.queue_id AND t.rv <= expired.rv ORDER BY t.rv LIMIT $4\
-     ) AS found))";
+/// Parameters: queues, first numbers, numbers behind the last ones.
+pub(super) const REMOVED_RUNS: &str = "DELETE FROM deltaq.runs \
+     USING unnest($2::bigint[], $3::bigint[], $4::bigint[]) AS removed (queue_id, first, behind) \
+     WHERE runs.partition = $1 AND runs.queue_id = removed.queue_id \
+         AND runs.number >= removed.first AND runs.number < removed.behind";
 
 /// Parameters: queues, events, maximum rows per queue, maximum bytes per queue. The first row is removed regardless of its size.
 pub(super) const TRIMMED: &str = "DELETE FROM deltaq.journal WHERE ctid = ANY (ARRAY(\
@@ -445,17 +430,10 @@ pub(super) const TRIMMED: &str = "DELETE FROM deltaq.journal WHERE ctid = ANY (A
      ) AS found WHERE found.total <= $5 OR found.total = found.bytes))";
 
 /// Parameters: queues, numbers of rows.
-pub(super) const EMPTIED_KEYS: &str = "DELETE FROM deltaq.keys WHERE ctid = ANY (ARRAY(\
+pub(super) const EMPTIED_RUNS: &str = "DELETE FROM deltaq.runs WHERE ctid = ANY (ARRAY(\
      SELECT found.ctid FROM unnest($2::bigint[], $3::bigint[]) AS emptied (queue_id, most), LATERAL (\
-         SELECT k.ctid FROM deltaq.keys k WHERE k.partition = $1 AND k.queue_id = emptied.queue_id \
-         ORDER BY k.slot LIMIT emptied.most\
-     ) AS found))";
-
-/// Parameters: queues, numbers of rows.
-pub(super) const EMPTIED_TOMBSTONES: &str = "DELETE FROM deltaq.tombstones WHERE ctid = ANY (ARRAY(\
-     SELECT found.ctid FROM unnest($2::bigint[], $3::bigint[]) AS emptied (queue_id, most), LATERAL (\
-         SELECT t.ctid FROM deltaq.tombstones t WHERE t.partition = $1 AND t.queue_id = emptied.queue_id \
-         ORDER BY t.rv LIMIT emptied.most\
+         SELECT r.ctid FROM deltaq.runs r WHERE r.partition = $1 AND r.queue_id = emptied.queue_id \
+         ORDER BY r.number LIMIT emptied.most\
      ) AS found))";
 
 /// Parameters: queues, numbers of rows.
@@ -479,16 +457,16 @@ pub(super) const FORGOTTEN: &str =
 /// Parameter: whether the partition is cleanly closed.
 pub(super) const CLEAN: &str = "UPDATE deltaq.partitions SET clean = $2 WHERE partition = $1";
 
-pub(super) const READ_QUEUES: &str = "SELECT id, version, name, incarnation, created_at, deleted, rv, format, \
-     checksum, state FROM deltaq.queues WHERE partition = $1 ORDER BY id";
+pub(super) const READ_QUEUES: &str = "SELECT id, version, name, incarnation, created_at, deleted, rv, first_run, \
+     next_run, format, checksum, state FROM deltaq.queues WHERE partition = $1 ORDER BY id";
+
+/// Parameters: queue, first number, number behind the last one, maximum number of rows.
+pub(super) const READ_RUNS: &str = "SELECT queue_id, number, format, checksum, texts, bytes, entries FROM deltaq.runs \
+     WHERE partition = $1 AND queue_id = $2 AND number >= $3 AND number < $4 ORDER BY number DESC LIMIT $5";
 
 /// Parameter: queue.
-pub(super) const READ_TOMBSTONES: &str = "SELECT slot, rv, checksum, key FROM deltaq.tombstones \
-     WHERE partition = $1 AND queue_id = $2 ORDER BY rv, slot";
-
-/// Parameters: queue, first slot, maximum number of rows.
-pub(super) const READ_KEYS: &str = "SELECT slot, rv, known_rv, format, checksum, key, owner, texts, item, known_object \
-     FROM deltaq.keys WHERE partition = $1 AND queue_id = $2 AND slot >= $3 ORDER BY slot LIMIT $4";
+pub(super) const OLDEST_RUN: &str =
+    "SELECT min(number) FROM deltaq.runs WHERE partition = $1 AND queue_id = $2";
 
 /// Parameters: queue, event, maximum number of rows. Starts at the row that contains the next event.
 pub(super) const MEASURE_JOURNAL: &str = "SELECT prev_rv, octet_length(events) + text_bytes FROM deltaq.journal \
@@ -535,46 +513,41 @@ pub(super) const WITHOUT_INDEXES: &str = "SET LOCAL enable_indexscan = off; SET 
 pub(super) const BY_INDEXES: &str = "SET LOCAL enable_seqscan = off";
 
 /// The indexes that the migrations create.
-pub(super) const INDEX_NAMES: [&str; 11] = [
+pub(super) const INDEX_NAMES: [&str; 10] = [
     "journal_pkey",
     "journal_with_texts",
-    "keys_pkey",
-    "keys_with_texts",
     "migrations_pkey",
     "nodes_pkey",
     "partitions_pkey",
     "queues_by_name",
     "queues_pkey",
+    "runs_pkey",
+    "runs_with_texts",
     "texts_pkey",
-    "tombstones_by_rv",
 ];
 /// The indexes in the schema, and whether each can be used.
 pub(super) const INDEXES: &str = "SELECT class.relname::text, index.indisvalid AND index.indisready FROM pg_index AS index \
      JOIN pg_class AS class ON class.oid = index.indexrelid \
      WHERE class.relnamespace = 'deltaq'::regnamespace";
 /// Counts the rows of each table that has an index over all its rows.
-pub(super) const COUNTS: [(&str, &str); 5] = [
+pub(super) const COUNTS: [(&str, &str); 4] = [
     ("journal", "SELECT count(*) FROM deltaq.journal WHERE partition = $1"),
-    ("keys", "SELECT count(*) FROM deltaq.keys WHERE partition = $1"),
     ("queues", "SELECT count(*) FROM deltaq.queues WHERE partition = $1"),
+    ("runs", "SELECT count(*) FROM deltaq.runs WHERE partition = $1"),
     ("texts", "SELECT count(*) FROM deltaq.texts WHERE partition = $1"),
-    ("tombstones", "SELECT count(*) FROM deltaq.tombstones WHERE partition = $1"),
 ];
 
 // The last column of the following statements is the location of the row (`ctid`) as one number. Its low 16 bits are
 // the position in the page.
-pub(super) const SCAN_QUEUES: &str = "SELECT id, version, name, incarnation, created_at, deleted, rv, format, checksum, \
-     state, (ctid::text::point)[0]::bigint << 16 | (ctid::text::point)[1]::bigint FROM deltaq.queues WHERE partition = $1";
+pub(super) const SCAN_QUEUES: &str = "SELECT id, version, name, incarnation, created_at, deleted, rv, first_run, next_run, \
+     format, checksum, state, (ctid::text::point)[0]::bigint << 16 | (ctid::text::point)[1]::bigint FROM deltaq.queues WHERE partition = $1";
 pub(super) const SCAN_JOURNAL: &str = "SELECT queue_id, epoch, prev_rv, first_rv, last_rv, at, format, checksum, \
      texts, text_bytes, events, \
      (ctid::text::point)[0]::bigint << 16 | (ctid::text::point)[1]::bigint FROM deltaq.journal WHERE partition = $1";
-pub(super) const SCAN_KEYS: &str = "SELECT slot, rv, known_rv, format, checksum, key, owner, texts, item, known_object, queue_id, \
-     (ctid::text::point)[0]::bigint << 16 | (ctid::text::point)[1]::bigint FROM deltaq.keys WHERE partition = $1 \
-     ORDER BY queue_id";
+pub(super) const SCAN_RUNS: &str = "SELECT queue_id, number, format, checksum, texts, bytes, entries, \
+     (ctid::text::point)[0]::bigint << 16 | (ctid::text::point)[1]::bigint FROM deltaq.runs WHERE partition = $1";
 pub(super) const SCAN_TEXTS: &str = "SELECT id, text, \
      (ctid::text::point)[0]::bigint << 16 | (ctid::text::point)[1]::bigint FROM deltaq.texts WHERE partition = $1";
-pub(super) const SCAN_TOMBSTONES: &str = "SELECT slot, rv, checksum, key, queue_id, \
-     (ctid::text::point)[0]::bigint << 16 | (ctid::text::point)[1]::bigint FROM deltaq.tombstones WHERE partition = $1";
 /// Parameter: queue.
 pub(super) const LINKS: &str = "SELECT prev_rv, first_rv, last_rv, \
      (ctid::text::point)[0]::bigint << 16 | (ctid::text::point)[1]::bigint FROM deltaq.journal \

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::ops::Range;
 
 use sqlx::Executor as _;
 use sqlx::postgres::{PgArguments, PgConnection, Postgres as Database};
@@ -11,9 +12,10 @@ use super::error::database;
 use super::owner::Tenure;
 use super::rows::number;
 use super::sql;
+use crate::compression::compress;
 use crate::store::{
-    Epoch, Error, JournalRow, KeyRow, QueueId, QueueRow, REMOVED_BYTES_MAX, REMOVED_ROWS_MAX, SharedText,
-    TombstoneRow, Writes, bound, texts_column,
+    Epoch, Error, JournalRow, QueueId, QueueRow, REMOVED_BYTES_MAX, REMOVED_ROWS_MAX, REMOVED_RUNS_MAX,
+    RunRow, SharedText, Writes, bound, texts_column,
 };
 use crate::text_id::TextId;
 
@@ -73,9 +75,8 @@ impl Session<'_> {
             texts: shared,
             journal: added,
             queues,
-            tombstones,
-            keys,
-            expired_tombstones,
+            runs,
+            removed_runs,
             trimmed,
             emptied,
             forgotten,
@@ -96,19 +97,12 @@ impl Session<'_> {
             let query = bind_queues(self.query(sql::QUEUES), &last_of_each(&queues, |row| row.id));
             self.run("write the queues", query).await?;
         }
-        if !tombstones.is_empty() {
-            let (gone, slots) = (column(&tombstones, |row| row.queue), column(&tombstones, |row| row.slot));
-            self.run("remove keys", self.query(sql::KEYS_GONE).bind(gone).bind(slots)).await?;
-            let query = bind_tombstones(self.query(sql::TOMBSTONES), &tombstones);
-            self.run("write the tombstones", query).await?;
+        if !runs.is_empty() {
+            self.run("write the runs", bind_runs(self.query(sql::RUNS), &runs)).await?;
         }
-        if !keys.is_empty() {
-            let query = bind_keys(self.query(sql::KEYS), &last_of_each(&keys, |row| (row.queue, row.slot)));
-            self.run("write the keys", query).await?;
-        }
-        if !expired_tombstones.is_empty() {
-            let query = bind_pairs(self.query(sql::EXPIRED_TOMBSTONES), &expired_tombstones, bound);
-            self.run("remove tombstones", query.bind(i64::from(REMOVED_ROWS_MAX))).await?;
+        if !removed_runs.is_empty() {
+            let query = self.query(sql::REMOVED_RUNS);
+            self.run("remove runs", bind_removed_runs(query, &removed_runs)).await?;
         }
         if !trimmed.is_empty() {
             let query = bind_pairs(self.query(sql::TRIMMED), &trimmed, bound);
@@ -116,8 +110,10 @@ impl Session<'_> {
             self.run("trim the journal", query).await?;
         }
         if !emptied.is_empty() {
-            for text in [sql::EMPTIED_KEYS, sql::EMPTIED_TOMBSTONES, sql::EMPTIED_JOURNAL] {
-                let query = bind_pairs(self.query(text), &emptied, |rows| rows.min(REMOVED_ROWS_MAX).into());
+            for (text, most) in
+                [(sql::EMPTIED_RUNS, REMOVED_RUNS_MAX), (sql::EMPTIED_JOURNAL, REMOVED_ROWS_MAX)]
+            {
+                let query = bind_pairs(self.query(text), &emptied, |rows| rows.min(most).into());
                 self.run("remove rows of deleted queues", query).await?;
             }
         }
@@ -176,14 +172,6 @@ fn texts<'a, T: 'a>(rows: impl IntoIterator<Item = &'a T>, get: impl Fn(&'a T) -
     rows.into_iter().map(|row| get(row).as_bytes()).collect()
 }
 
-/// One column of optional texts.
-fn optional<'a, T: 'a>(
-    rows: impl IntoIterator<Item = &'a T>,
-    get: impl Fn(&'a T) -> Option<&'a str>,
-) -> Vec<Option<&'a [u8]>> {
-    rows.into_iter().map(|row| get(row).map(str::as_bytes)).collect()
-}
-
 /// The last row of each identity. Earlier rows are left out, because one statement can't write the same row twice.
 fn last_of_each<T, I: Eq + Hash>(rows: &[T], identity: impl Fn(&T) -> I) -> Vec<&T> {
     let last: HashMap<I, usize> =
@@ -226,34 +214,29 @@ fn bind_queues(query: Query, rows: &[&QueueRow]) -> Query {
         .bind(column(rows(), |row| row.created_at.as_micros()))
         .bind(rows().map(|row| row.deleted).collect::<Vec<_>>())
         .bind(column(rows(), |row| row.rv.get()))
+        .bind(column(rows(), |row| row.first_run))
+        .bind(column(rows(), |row| row.next_run))
         .bind(bits(rows(), |row| row.format))
         .bind(bits(rows(), |row| row.checksum))
         .bind(texts(rows(), |row| &row.state))
 }
 
-fn bind_tombstones(query: Query, rows: &[TombstoneRow]) -> Query {
+fn bind_runs(query: Query, rows: &[RunRow]) -> Query {
     query
         .bind(column(rows, |row| row.queue))
-        .bind(column(rows, |row| row.slot))
-        .bind(column(rows, |row| row.rv.get()))
+        .bind(column(rows, |row| row.number))
+        .bind(bits(rows, |row| row.format))
         .bind(bits(rows, |row| row.checksum))
-        .bind(texts(rows, |row| &row.key))
+        .bind(rows.iter().map(|row| texts_column(&row.texts)).collect::<Vec<_>>())
+        .bind(column(rows, |row| row.entries.len() as u64))
+        .bind(rows.iter().map(|row| compress(&row.entries)).collect::<Vec<_>>())
 }
 
-fn bind_keys(query: Query, rows: &[&KeyRow]) -> Query {
-    let rows = || rows.iter().copied();
-    query
-        .bind(column(rows(), |row| row.queue))
-        .bind(column(rows(), |row| row.slot))
-        .bind(column(rows(), |row| row.rv.get()))
-        .bind(rows().map(|row| row.known_rv.map(|rv| rv.get().cast_signed())).collect::<Vec<_>>())
-        .bind(bits(rows(), |row| row.format))
-        .bind(bits(rows(), |row| row.checksum))
-        .bind(texts(rows(), |row| &row.key))
-        .bind(optional(rows(), |row| row.owner.as_deref()))
-        .bind(rows().map(|row| texts_column(&row.texts)).collect::<Vec<_>>())
-        .bind(optional(rows(), |row| row.item.as_deref()))
-        .bind(optional(rows(), |row| row.known_object.as_deref()))
+fn bind_removed_runs(query: Query, removed: &[(QueueId, Range<u64>)]) -> Query {
+    let end = |numbers: &Range<u64>| numbers.end.min(numbers.start.saturating_add(REMOVED_RUNS_MAX.into()));
+    let query = query.bind(column(removed, |(queue, _)| *queue));
+    let query = query.bind(column(removed, |(_, numbers)| numbers.start));
+    query.bind(column(removed, |(_, numbers)| end(numbers)))
 }
 
 /// Binds queues, and a number for each.

@@ -6,7 +6,7 @@
 //! little-endian. A text is its length in bytes as an integer, followed by its UTF-8. A nullable column is the
 //! integer 0, or the integer 1 followed by its value.
 
-use crate::store::{JournalRow, KeyRow, QueueRow, TombstoneRow, texts_column};
+use crate::store::{JournalRow, QueueRow, RunRow, texts_column};
 
 /// The checksum of the columns so far.
 struct Sum(u32);
@@ -23,13 +23,6 @@ impl Sum {
     fn text(self, text: &str) -> Self {
         let Self(sum) = self.number(text.len() as u64);
         Self(crc32c::crc32c_append(sum, text.as_bytes()))
-    }
-
-    fn optional_number(self, number: Option<u64>) -> Self {
-        match number {
-            Some(number) => self.number(1_u64).number(number),
-            None => self.number(0_u64),
-        }
     }
 
     fn optional_text(self, text: Option<&str>) -> Self {
@@ -49,22 +42,15 @@ pub(super) fn of_journal_row(row: &JournalRow) -> u32 {
 }
 
 /// The checksum of the row's other columns.
-pub(super) fn of_key_row(row: &KeyRow) -> u32 {
-    let sum = Sum::new(b'k').number(row.queue.0).number(row.slot).text(&row.key).number(row.rv);
-    let sum = sum.optional_number(row.known_rv.map(u64::from)).optional_text(row.known_object.as_deref());
-    let sum = sum.optional_text(row.owner.as_deref()).optional_text(texts_column(&row.texts).as_deref());
-    let sum = sum.optional_text(row.item.as_deref());
-    sum.number(row.format).0
-}
-
-/// The checksum of the row's other columns.
-pub(super) fn of_tombstone(row: &TombstoneRow) -> u32 {
-    Sum::new(b'g').number(row.queue.0).number(row.slot).text(&row.key).number(row.rv).0
+pub(super) fn of_run_row(row: &RunRow) -> u32 {
+    let sum = Sum::new(b'r').number(row.queue.0).number(row.number).number(row.format);
+    sum.optional_text(texts_column(&row.texts).as_deref()).text(&row.entries).0
 }
 
 /// The checksum of the row's other columns.
 pub(super) fn of_queue_row(row: &QueueRow) -> u32 {
     let sum = Sum::new(b'q').number(row.id.0).number(row.version).text(&row.name).number(row.incarnation);
     let sum = sum.number(row.created_at.as_micros()).number(row.deleted).number(row.rv);
+    let sum = sum.number(row.first_run).number(row.next_run);
     sum.text(&row.state).number(row.format).0
 }

@@ -1,18 +1,15 @@
 //! Converts rows to engine values. The checksum is verified first, then the format; then the text is read.
 
 use deltaq_engine::event::{Event, EventKind};
-use deltaq_engine::id::{Slot, Source};
-use deltaq_engine::key::Key;
-use deltaq_engine::known::Known;
-use deltaq_engine::object::Object;
-use deltaq_engine::snapshot::{KeyState, QueueState, RemovedKey};
+use deltaq_engine::snapshot::QueueState;
 use deltaq_types::name::{Incarnation, Name};
 
 use super::content::{Error, FORMAT, Identity, LostObject, PastEvents, QueueRecord};
 use super::names::Names;
-use super::shared::{lost, resolve};
-use super::{checksum, event, key};
-use crate::store::{JournalRow, KeyRow, QueueRow, TombstoneRow};
+use super::run::{self, RunEntry};
+use super::shared::lost;
+use super::{checksum, event};
+use crate::store::{JournalRow, QueueRow, RunRow};
 
 /// Reads rows. A recovery uses one decoder for all rows, because the decoder holds the names that many rows share.
 #[derive(Debug, Default)]
@@ -61,30 +58,15 @@ impl Decoder {
         check(row.checksum, checksum::of_journal_row(row), row.format, || journal_row_name(row))
     }
 
-    /// The key of a row, and its slot in the queue's table.
+    /// The entries of a run, oldest first: at least one.
     ///
     /// # Errors
     /// [`Error`] names the row.
-    pub fn key(&mut self, row: &KeyRow) -> Result<(Slot, KeyState), Error> {
-        let named = || format!("key row {} (queue {}, key {:?})", row.slot, row.queue, row.key);
-        check(row.checksum, checksum::of_key_row(row), row.format, named)?;
-        match self.key_state(row) {
-            Ok(state) => Ok((Slot::new(row.slot), state)),
-            Err(reason) => Err(Error::Unreadable { row: named(), reason }),
-        }
-    }
-
-    /// The removed key of a tombstone row. The row contains no JSON, so it has no format version.
-    ///
-    /// # Errors
-    /// [`Error`] names the row.
-    pub fn tombstone(&mut self, row: &TombstoneRow) -> Result<RemovedKey, Error> {
-        let named = || format!("tombstone row {} (queue {}, key {:?})", row.slot, row.queue, row.key);
-        check(row.checksum, checksum::of_tombstone(row), FORMAT, named)?;
-        match Key::from_shared(row.key.clone()) {
-            Ok(key) => Ok(RemovedKey { key, slot: Slot::new(row.slot), rv: row.rv }),
-            Err(error) => Err(Error::Unreadable { row: named(), reason: error.to_string() }),
-        }
+    pub fn run(&mut self, row: &RunRow) -> Result<Vec<RunEntry>, Error> {
+        let named = || format!("run {} (queue {})", row.number, row.queue);
+        check(row.checksum, checksum::of_run_row(row), row.format, named)?;
+        let entries = run::decode(&row.entries, &row.texts, &mut self.names);
+        entries.map_err(|reason| Error::Unreadable { row: named(), reason })
     }
 
     /// The queue of a row, with its state unless the queue was deleted.
@@ -118,37 +100,6 @@ impl Decoder {
             self.names.share_some(replace.source.as_mut().map(AsMut::as_mut));
         }
         Ok(state)
-    }
-
-    fn key_state(&mut self, row: &KeyRow) -> Result<KeyState, String> {
-        let key = Key::from_shared(row.key.clone()).map_err(|error| error.to_string())?;
-        let known = match (row.known_rv, &row.known_object, &row.owner) {
-            (Some(rv), Some(text), owner) => {
-                let mut owner = owner.clone();
-                self.names.share_some(owner.as_mut());
-                let owner = owner.map(Source::from);
-                let mut object = Object::from_shared(text.clone());
-                resolve(&mut object, &row.texts).map_err(|reason| format!("known_object: {reason}"))?;
-                Some(Known { object, rv, owner })
-            }
-            (None, None, None) => None,
-            _ => return Err("a column of its known object is missing".to_owned()),
-        };
-        let item = match &row.item {
-            Some(text) => key::decode(text, &row.texts, &mut self.names)?,
-            None => key::Item::default(),
-        };
-        let newest = key::newest_rv(known.as_ref(), &item.waiting, &item.leased);
-        Ok(KeyState {
-            key,
-            rv: row.rv,
-            latest_rv: item.latest_rv.unwrap_or(newest),
-            known,
-            waiting: item.waiting.into_owned(),
-            leased: item.leased.into_owned(),
-            schedule_state: item.schedule.into_owned(),
-            initial_pending: item.initial_pending,
-        })
     }
 }
 

@@ -1,15 +1,16 @@
-//! Converts engine values to rows.
+//! Converts events and the states of queues to rows.
+
+use std::ops::Range;
 
 use deltaq_engine::event::Event;
-use deltaq_engine::id::{Rv, Slot};
+use deltaq_engine::id::Rv;
 use deltaq_engine::key::Key;
-use deltaq_engine::snapshot::{KeyState, QueueState, RemovedKey};
+use deltaq_engine::snapshot::QueueState;
 
 use super::content::{FORMAT, Identity};
 use super::json::Json;
-use super::shared::share;
-use super::{checksum, event, key};
-use crate::store::{Epoch, JournalRow, KeyRow, QueueId, QueueRow, SharedText, TombstoneRow};
+use super::{checksum, event};
+use crate::store::{Epoch, JournalRow, QueueId, QueueRow, SharedText};
 
 /// Maximum bytes of events in one journal row, including shared texts, unless a single event is larger.
 pub const ROW_BYTES_MAX: usize = 1 << 20;
@@ -27,48 +28,12 @@ pub fn journal_rows(
     split((queue, epoch, prev_rv), events, shares, ROW_BYTES_MAX)
 }
 
-/// The row of a key at its slot in the queue's table.
+/// The row of a queue whose checkpoint consists of the runs with these numbers.
 #[must_use]
-pub fn key_row(queue: QueueId, slot: Slot, state: &KeyState, shares: bool) -> KeyRow {
-    let known = state.known.as_ref();
-    let mut texts = Vec::new();
-    let mut known_object = known.map(|known| known.object.clone());
-    if let Some(object) = known_object.as_mut().filter(|_| shares) {
-        share(object, &mut texts);
-    }
-    let item = key::encode(state, shares.then_some(&mut texts));
-    let mut row = KeyRow {
-        queue,
-        slot: slot.get(),
-        key: state.key.as_str().into(),
-        rv: state.rv,
-        known_rv: known.map(|known| known.rv),
-        known_object: known_object.map(|object| object.shared()),
-        owner: known.and_then(|known| known.owner.as_ref()).map(|owner| owner.shared().clone()),
-        texts,
-        item,
-        format: FORMAT,
-        checksum: 0,
-    };
-    row.checksum = checksum::of_key_row(&row);
-    row
-}
-
-/// The row that records that a key was removed.
-#[must_use]
-pub fn tombstone(queue: QueueId, removed: &RemovedKey) -> TombstoneRow {
-    let key = removed.key.as_str().into();
-    let mut row = TombstoneRow { queue, slot: removed.slot.get(), key, rv: removed.rv, checksum: 0 };
-    row.checksum = checksum::of_tombstone(&row);
-    row
-}
-
-/// The row of a queue.
-#[must_use]
-pub fn queue_row(identity: &Identity, state: &QueueState) -> QueueRow {
+pub fn queue_row(identity: &Identity, state: &QueueState, runs: Range<u64>) -> QueueRow {
     let mut json = Json::default();
     json.push_value(state);
-    any_queue_row(identity, state.rv, json.into_string(), false)
+    any_queue_row(identity, state.rv, runs, Some(json.into_string()))
 }
 
 /// Whether a row may contain an event of a key. False positives are possible, because the text of the key may be part
@@ -91,19 +56,22 @@ pub fn in_epoch(row: JournalRow, epoch: Epoch) -> JournalRow {
 /// deletion.
 #[must_use]
 pub fn deleted_queue_row(identity: &Identity, last_rv: Rv) -> QueueRow {
-    any_queue_row(identity, last_rv, "{}".to_owned(), true)
+    any_queue_row(identity, last_rv, 0..0, None)
 }
 
-fn any_queue_row(identity: &Identity, rv: Rv, state: String, deleted: bool) -> QueueRow {
+/// The row of a queue with this state, or of a deleted queue.
+fn any_queue_row(identity: &Identity, rv: Rv, runs: Range<u64>, state: Option<String>) -> QueueRow {
     let mut row = QueueRow {
         id: identity.id,
         version: identity.version,
         name: identity.name.as_str().into(),
         incarnation: identity.incarnation.0,
         created_at: identity.created_at,
-        deleted,
+        deleted: state.is_none(),
         rv,
-        state,
+        first_run: runs.start,
+        next_run: runs.end,
+        state: state.unwrap_or_else(|| "{}".to_owned()),
         format: FORMAT,
         checksum: 0,
     };

@@ -18,7 +18,24 @@ use deltaq_engine::time::Time;
 
 use super::encode::split;
 use super::*;
-use crate::store::{Epoch, JournalRow, KeyRow, QueueId};
+use crate::store::{Epoch, JournalRow, QueueId, RunRow};
+
+/// A run with one key, at slot 7.
+fn run_of(state: &KeyState, shares: bool) -> RunRow {
+    let mut run = NewRun::default();
+    run.add_key(Slot::new(7), state, shares);
+    run.close(QueueId(3), 4)
+}
+
+/// The only key of a run.
+fn read(row: &RunRow) -> Result<KeyState, Error> {
+    let mut entries = Decoder::new().run(row)?;
+    assert_eq!(entries.len(), 1);
+    match entries.remove(0) {
+        RunEntry::Key(slot, state) if slot == Slot::new(7) => Ok(state),
+        other => panic!("{other:?}"),
+    }
+}
 
 fn one_row(events: &[Event]) -> JournalRow {
     let mut rows = journal_rows(QueueId(3), Epoch(812), Rv::new(9), events, false);
@@ -102,19 +119,16 @@ fn the_form_of_records_is_known() {
     for event in samples::events(10, samples::kinds()) {
         line(&one_row(&[event]).events);
     }
-    line("# keys: known_rv, owner, item");
+    line("# runs");
     for state in samples::key_states() {
-        let row = key_row(QueueId(3), Slot::new(7), &state, false);
-        line(&format!(
-            "{:?} {:?} {}",
-            row.known_rv.map(Rv::get),
-            row.owner,
-            row.item.as_deref().unwrap_or("-")
-        ));
+        line(&run_of(&state, false).entries);
     }
+    let mut removals = NewRun::default();
+    removals.add_removed(&samples::removed());
+    line(&removals.close(QueueId(3), 4).entries);
     line("# queues");
     for state in samples::queue_states() {
-        line(&queue_row(&samples::identity(), &state).state);
+        line(&queue_row(&samples::identity(), &state, 4..9).state);
     }
     insta::assert_snapshot!(text);
 }
@@ -157,8 +171,7 @@ fn objects_are_read_back_byte_for_byte() {
         let mut state = samples::key_states().pop().unwrap();
         state.waiting.push(samples::delta(1, DeltaKind::Added));
         state.waiting[0].object = Object::from_valid(text);
-        let row = key_row(QueueId(1), Slot::new(0), &state, false);
-        assert_eq!(Decoder::new().key(&row), Ok((Slot::new(0), state)));
+        assert_eq!(read(&run_of(&state, false)), Ok(state));
     }
 }
 
@@ -203,13 +216,35 @@ fn a_row_is_at_most_a_mebibyte_unless_one_event_is_more() {
 }
 
 #[test]
-fn a_key_with_only_a_known_object_has_no_item() {
-    let items: Vec<_> = samples::key_states()
-        .iter()
-        .map(|state| key_row(QueueId(1), Slot::new(0), state, false).item)
-        .collect();
-    assert_eq!(items.iter().take_while(|item| item.is_none()).count(), 2);
-    assert!(items[2..].iter().all(Option::is_some));
+fn a_run_has_its_entries_in_order() {
+    let mut run = NewRun::default();
+    assert!(run.is_empty());
+    let mut expected = vec![RunEntry::Removed(samples::removed())];
+    run.add_removed(&samples::removed());
+    for (slot, state) in (0..).map(Slot::new).zip(samples::key_states()) {
+        run.add_key(slot, &state, false);
+        expected.push(RunEntry::Key(slot, state));
+    }
+    assert!(!run.is_empty() && !run.is_full(usize::MAX));
+    assert_eq!(Decoder::new().run(&run.close(QueueId(3), 4)), Ok(expected));
+}
+
+#[test]
+fn a_run_is_full_by_entries_or_by_bytes() {
+    let mut state = samples::key_states().remove(0);
+    let added = |state: &KeyState, shares| {
+        let mut run = NewRun::default();
+        let mut count = 0;
+        while !run.is_full(64 << 10) {
+            run.add_key(Slot::new(count), state, shares);
+            count += 1;
+        }
+        count
+    };
+    assert_eq!(added(&state, false), 128);
+    state.known.as_mut().unwrap().object =
+        Object::from_valid(&format!("{{\"a\":\"{}\"}}", "x".repeat(20_000)));
+    assert_eq!((added(&state, false), added(&state, true)), (4, 4), "shared texts count, too");
 }
 
 /// The rule for fields that a newer version writes under the same format version: a reader ignores them.
@@ -231,15 +266,16 @@ fn unknown_fields_are_ignored() {
     }
 
     let state = samples::key_states().remove(6);
-    let mut row = key_row(QueueId(1), Slot::new(0), &state, false);
-    let item = row.item.unwrap().replace("{\"place\"", &format!("{{{fields}\"place\""));
-    let item = item.replace("{\"schedule\"", &format!("{{{fields}\"schedule\""));
-    row.item = Some(item.replace("{\"rv\":42,", &format!("{{{fields}\"rv\":42,")));
-    row.checksum = checksum::of_key_row(&row);
-    assert_eq!(Decoder::new().key(&row), Ok((Slot::new(0), state)));
+    let mut row = run_of(&state, false);
+    for before in ["{\"slot\"", "{\"place\"", "{\"rv\":42,"] {
+        assert!(row.entries.contains(before), "{before}: {}", row.entries);
+        row.entries = row.entries.replace(before, &format!("{{{fields}{}", &before[1..]));
+    }
+    row.checksum = checksum::of_run_row(&row);
+    assert_eq!(read(&row), Ok(state));
 
     let state = samples::queue_states().remove(2);
-    let mut row = queue_row(&samples::identity(), &state);
+    let mut row = queue_row(&samples::identity(), &state, 4..9);
     row.state = row.state.replace("{\"last_at\"", &format!("{{{fields}\"last_at\""));
     row.state = row.state.replace("{\"mode\"", &format!("{{{fields}\"mode\""));
     row.checksum = checksum::of_queue_row(&row);
@@ -298,41 +334,47 @@ fn events_out_of_order_are_refused() {
 }
 
 #[test]
-fn a_key_without_a_required_part_is_refused() {
-    fn refused(change: impl FnOnce(&mut KeyRow)) -> String {
-        let mut row = key_row(QueueId(3), Slot::new(7), &samples::key_states()[6], false);
-        change(&mut row);
-        row.checksum = checksum::of_key_row(&row);
-        Decoder::new().key(&row).unwrap_err().to_string()
+fn an_unreadable_run_is_refused_and_named() {
+    fn refused(change: impl FnOnce(String) -> String) -> String {
+        let mut row = run_of(&samples::key_states()[6], false);
+        let before = row.entries.clone();
+        row.entries = change(row.entries);
+        assert_ne!(row.entries, before);
+        row.checksum = checksum::of_run_row(&row);
+        Decoder::new().run(&row).unwrap_err().to_string()
     }
-    let part = "key row 7 (queue 3, key \"sku-1\"): unreadable: a column of its known object is missing";
-    assert_eq!(refused(|row| row.known_rv = None), part);
-    assert_eq!(refused(|row| row.known_object = None), part);
-    assert!(
-        refused(|row| row.known_object = Some("[]".into()))
-            .ends_with("known_object: an object is not a JSON object")
-    );
-    let with_item = |item: &'static str| refused(|row| row.item = Some(item.into()));
-    assert!(with_item("{}").contains("missing field `schedule`"));
-    assert!(with_item("{\"schedule\":{\"place\":{\"ready\":{\"rv\":1}}}}").contains("missing field `since`"));
-    assert!(refused(|row| row.key = "a\nb".into()).ends_with("the key contains a control character"));
+    let contains = |from: &str, to: &str, expected: &str| {
+        let found = refused(|entries| entries.replacen(from, to, 1));
+        assert!(found.starts_with("run 4 (queue 3): unreadable: ") && found.contains(expected), "{found}");
+    };
+    contains("\"slot\":7,", "", "missing field `slot`");
+    contains("\"key\":\"sku-1\",", "", "missing field `key`");
+    contains("sku-1", "a\\nb", "the key contains a control character");
+    contains("\"known\":{\"rv\":", "\"known\":{\"r\":", "missing field `rv`");
+    contains("\"object\":{", "\"object\":[],\"x\":{", "the object is not a JSON object");
+    contains("\"since\":", "\"sinc\":", "missing field `since`");
+    assert!(refused(|_| "[]".to_owned()).ends_with("it has no entries"));
+    assert!(refused(|entries| entries[..entries.len() - 1].to_owned()).contains("EOF"));
 }
 
 #[test]
 fn names_are_held_once() {
     let mut decoder = Decoder::new();
     let state = samples::key_states().remove(6);
-    let owner = |(_, state): (Slot, KeyState)| state.known.unwrap().owner.unwrap();
-    let first = owner(decoder.key(&key_row(QueueId(1), Slot::new(0), &state, false)).unwrap());
-    let (_, again) = decoder.key(&key_row(QueueId(1), Slot::new(1), &state, false)).unwrap();
+    let owner = |state: KeyState| state.known.unwrap().owner.unwrap();
+    let mut key = |state: &KeyState| match decoder.run(&run_of(state, false)).unwrap().remove(0) {
+        RunEntry::Key(_, state) => state,
+        removed @ RunEntry::Removed(_) => panic!("{removed:?}"),
+    };
+    let first = owner(key(&state));
+    let again = key(&state);
     assert!(Arc::ptr_eq(first.shared(), again.waiting[0].provenance.source().unwrap().shared()));
     assert!(Arc::ptr_eq(first.shared(), again.leased[1].provenance.owner().unwrap().shared()));
-    assert!(Arc::ptr_eq(first.shared(), owner((Slot::new(1), again)).shared()));
+    assert!(Arc::ptr_eq(first.shared(), owner(again).shared()));
     for other in 0..10_000 {
         let owner: Arc<str> = format!("{other}").into();
         let mut state = state.clone();
         state.known.as_mut().unwrap().owner = Some(owner.into());
-        let row = key_row(QueueId(1), Slot::new(1), &state, false);
-        assert_eq!(decoder.key(&row), Ok((Slot::new(1), state)));
+        assert_eq!(key(&state), state);
     }
 }

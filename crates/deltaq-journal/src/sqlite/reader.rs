@@ -5,7 +5,7 @@
 
 use deltaq_engine::id::Rv;
 use std::fmt;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,12 +20,11 @@ use tokio::sync::{MappedMutexGuard, Mutex, MutexGuard};
 
 use super::error::database;
 use super::files::{FileIdentities, Paths};
-use super::write::key_id;
 use super::{connect, rows, sql};
-use crate::pages::{Range, add_to_segments, ahead};
+use crate::pages::{JournalRange, add_to_segments, ahead};
 use crate::shared_texts::SharedTexts;
 use crate::store::{
-    Error, History, JournalRow, KeyRow, QueueId, QueueRow, REMEDY, Reader, Segment, SharedText, TombstoneRow,
+    Error, History, JournalRow, PAGE_RUNS, QueueId, QueueRow, REMEDY, Reader, RunRow, Segment, SharedText,
     bound,
 };
 
@@ -201,11 +200,11 @@ impl ReadPool {
         self.all("read texts", sqlx::query(sql::READ_TEXTS).bind(ids), rows::shared_text).await
     }
 
-    async fn read_keys(&self, queue: QueueId, slot: u32, limit: usize) -> Result<Vec<KeyRow>, Error> {
+    async fn read_runs(&self, queue: QueueId, numbers: Range<u64>) -> Result<Vec<RunRow>, Error> {
         let read = || {
-            let query = sqlx::query(sql::READ_KEYS).bind(key_id(queue, slot)).bind(key_id(queue, u32::MAX));
-            let query = query.bind(bound(limit as u64));
-            self.all("read the keys", query, move |row| rows::key_row(queue, row))
+            let query = sqlx::query(sql::READ_RUNS).bind(queue.0);
+            let query = query.bind(bound(numbers.start)).bind(bound(numbers.end));
+            self.all("read the runs", query.bind(bound(PAGE_RUNS as u64)), rows::run_row)
         };
         self.texts.with_rows(read, |ids| self.read_texts(ids)).await
     }
@@ -222,7 +221,7 @@ impl ReadPool {
         bytes: usize,
     ) -> Result<Vec<JournalRow>, Error> {
         let query = sqlx::query(sql::MEASURE_JOURNAL).bind(queue.0).bind(bound(after));
-        let range = self.some("measure the journal", query, |range: &mut Range, row| {
+        let range = self.some("measure the journal", query, |range: &mut JournalRange, row| {
             let (prev_rv, row_bytes) = rows::extent(&row)?;
             Ok(range.add_newer(prev_rv, row_bytes, bytes))
         });
@@ -233,7 +232,7 @@ impl ReadPool {
 
     async fn read_history(&self, queue: QueueId, from: Rv, bytes: usize) -> Result<History, Error> {
         let query = sqlx::query(sql::MEASURE_HISTORY).bind(queue.0).bind(bound(from));
-        let range = self.some("measure the journal", query, |range: &mut Range, row| {
+        let range = self.some("measure the journal", query, |range: &mut JournalRange, row| {
             let (prev_rv, row_bytes) = rows::extent(&row)?;
             Ok(range.add_older(prev_rv, row_bytes, bytes))
         });
@@ -263,14 +262,17 @@ impl Reader for SqliteReader {
         Box::pin(self.0.all("read the queues", sqlx::query(sql::READ_QUEUES), rows::queue_row))
     }
 
-    fn tombstones(&self, queue: QueueId) -> BoxFuture<'_, Result<Vec<TombstoneRow>, Error>> {
-        let query = sqlx::query(sql::READ_TOMBSTONES).bind(queue.0);
-        Box::pin(self.0.all("read the tombstones", query, move |row| rows::tombstone_row(queue, row)))
+    fn runs(&self, queue: QueueId, numbers: Range<u64>) -> BoxFuture<'_, Result<Vec<RunRow>, Error>> {
+        let pool = self.0.clone();
+        ahead("read the runs", async move { pool.read_runs(queue, numbers).await })
     }
 
-    fn keys(&self, queue: QueueId, slot: u32, limit: usize) -> BoxFuture<'_, Result<Vec<KeyRow>, Error>> {
-        let pool = self.0.clone();
-        ahead("read the keys", async move { pool.read_keys(queue, slot, limit).await })
+    fn oldest_run(&self, queue: QueueId) -> BoxFuture<'_, Result<Option<u64>, Error>> {
+        let query = sqlx::query(sql::OLDEST_RUN).bind(queue.0);
+        Box::pin(self.0.some("look for the oldest run", query, |oldest: &mut Option<u64>, row| {
+            *oldest = rows::optional_number(&row, 0)?;
+            Ok(false)
+        }))
     }
 
     fn journal(

@@ -7,10 +7,9 @@ use deltaq_engine::time::Time;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Decode, Row};
 
-use super::write::slot_of;
+use crate::compression::expand;
 use crate::store::{
-    Epoch, JournalRow, KeyRow, Position, QueueId, QueueRow, Segment, SharedText, TombstoneRow,
-    parse_texts_column,
+    Epoch, JournalRow, Position, QueueId, QueueRow, RunRow, Segment, SharedText, parse_texts_column,
 };
 use crate::text_id::{NoTextId, TextId};
 
@@ -27,16 +26,17 @@ pub(super) fn number(row: &SqliteRow, index: usize) -> Read<u64> {
     column(row, index).map(i64::cast_unsigned)
 }
 
+/// Like [`number`], for a column that may be null.
+pub(super) fn optional_number(row: &SqliteRow, index: usize) -> Read<Option<u64>> {
+    Ok(column::<Option<i64>>(row, index)?.map(i64::cast_unsigned))
+}
+
 pub(super) fn rv(row: &SqliteRow, index: usize) -> Read<Rv> {
     number(row, index).map(Rv::new)
 }
 
 fn shared(row: &SqliteRow, index: usize) -> Read<Arc<str>> {
     column::<&str>(row, index).map(Arc::from)
-}
-
-fn optional(row: &SqliteRow, index: usize) -> Read<Option<Arc<str>>> {
-    column::<Option<&str>>(row, index).map(|text| text.map(Arc::from))
 }
 
 /// The list of texts to which a row refers.
@@ -64,29 +64,15 @@ pub(super) fn journal_row(row: &SqliteRow) -> Read<JournalRow> {
     })
 }
 
-pub(super) fn key_row(queue: QueueId, row: &SqliteRow) -> Read<KeyRow> {
-    Ok(KeyRow {
-        queue,
-        slot: slot_of(column(row, 0)?),
-        rv: rv(row, 1)?,
-        known_rv: column::<Option<i64>>(row, 2)?.map(|rv| Rv::new(rv.cast_unsigned())),
-        format: column(row, 3)?,
-        checksum: column(row, 4)?,
-        key: shared(row, 5)?,
-        owner: optional(row, 6)?,
-        texts: texts(row, 7)?,
-        item: column(row, 8)?,
-        known_object: optional(row, 9)?,
-    })
-}
-
-pub(super) fn tombstone_row(queue: QueueId, row: &SqliteRow) -> Read<TombstoneRow> {
-    Ok(TombstoneRow {
-        queue,
-        slot: column(row, 0)?,
-        rv: rv(row, 1)?,
-        checksum: column(row, 2)?,
-        key: shared(row, 3)?,
+pub(super) fn run_row(row: &SqliteRow) -> Read<RunRow> {
+    Ok(RunRow {
+        queue: QueueId(column(row, 0)?),
+        number: number(row, 1)?,
+        format: column(row, 2)?,
+        checksum: column(row, 3)?,
+        texts: texts(row, 4)?,
+        entries: expand(column(row, 6)?, number(row, 5)?)
+            .map_err(|error| sqlx::Error::Decode(error.into()))?,
     })
 }
 
@@ -99,9 +85,11 @@ pub(super) fn queue_row(row: &SqliteRow) -> Read<QueueRow> {
         created_at: time(row, 4)?,
         deleted: column(row, 5)?,
         rv: rv(row, 6)?,
-        format: column(row, 7)?,
-        checksum: column(row, 8)?,
-        state: column(row, 9)?,
+        first_run: number(row, 7)?,
+        next_run: number(row, 8)?,
+        format: column(row, 9)?,
+        checksum: column(row, 10)?,
+        state: column(row, 11)?,
     })
 }
 

@@ -18,7 +18,7 @@ use super::reader::SqliteReader;
 use super::rows;
 use super::sql::{self, Scan};
 use crate::snapshot::{Finding, Found, Link, Placed, Snapshot, Visiting, Visitor};
-use crate::store::{Error, Holder, KeyRow, Opening, QueueId, QueueRow, Reader, SharedText, TombstoneRow};
+use crate::store::{Error, Holder, Opening, QueueId, QueueRow, Reader, RunRow, SharedText};
 
 /// A store at one instant.
 pub struct SqliteSnapshot {
@@ -245,7 +245,7 @@ impl Snapshot for SqliteSnapshot {
     }
 
     fn place(&self, table: &str, id: i64) -> String {
-        let column = if matches!(table, "tombstones" | "texts") { "rowid" } else { "id" };
+        let column = if table == "texts" { "rowid" } else { "id" };
         format!("table {table}, {column} {id}")
     }
 
@@ -311,15 +311,8 @@ impl Snapshot for SqliteSnapshot {
         Box::pin(self.scan(&sql::SCAN_JOURNAL, |row| row.try_get_unchecked(0).ok(), read, visit))
     }
 
-    fn keys<'a>(&'a self, visit: Visitor<'a, Found<KeyRow>>) -> Visiting<'a> {
-        let queue_of = |row: &SqliteRow| u32::try_from(rows::number(row, 0).ok()? >> 32).ok();
-        let read = move |row: &SqliteRow| rows::key_row(QueueId(queue_of(row).unwrap_or_default()), row);
-        Box::pin(self.scan(&sql::SCAN_KEYS, queue_of, read, visit))
-    }
-
-    fn tombstones<'a>(&'a self, visit: Visitor<'a, Found<TombstoneRow>>) -> Visiting<'a> {
-        let read = |row: &SqliteRow| rows::tombstone_row(QueueId(row.try_get_unchecked(4)?), row);
-        Box::pin(self.scan(&sql::SCAN_TOMBSTONES, |row| row.try_get_unchecked(4).ok(), read, visit))
+    fn runs<'a>(&'a self, visit: Visitor<'a, Found<RunRow>>) -> Visiting<'a> {
+        Box::pin(self.scan(&sql::SCAN_RUNS, |row| row.try_get_unchecked(0).ok(), rows::run_row, visit))
     }
 
     fn links<'a>(&'a self, queue: QueueId, visit: Visitor<'a, Link>) -> Visiting<'a> {

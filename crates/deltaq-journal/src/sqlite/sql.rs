@@ -38,22 +38,17 @@ pub(super) static JOURNAL: LazyLock<Chunked> =
 pub(super) static QUEUES: LazyLock<Chunked> = LazyLock::new(|| {
     chunked(
         "INSERT INTO queues \
-         (id, version, name, incarnation, created_at, deleted, rv, format, checksum, state) VALUES ",
-        10,
+         (id, version, name, incarnation, created_at, deleted, rv, first_run, next_run, format, checksum, state) VALUES ",
+        12,
         " ON CONFLICT (id) DO UPDATE SET version = excluded.version, name = excluded.name, \
          incarnation = excluded.incarnation, created_at = excluded.created_at, \
-         deleted = excluded.deleted, rv = excluded.rv, format = excluded.format, \
-         checksum = excluded.checksum, state = excluded.state",
+         deleted = excluded.deleted, rv = excluded.rv, first_run = excluded.first_run, next_run = excluded.next_run, \
+         format = excluded.format, checksum = excluded.checksum, state = excluded.state",
     )
 });
 
-pub(super) static KEYS: LazyLock<Chunked> = LazyLock::new(|| {
-    chunked(
-        "INSERT OR REPLACE INTO keys \
-         (id, rv, known_rv, format, checksum, key, owner, texts, item, known_object) VALUES ",
-        10,
-        "",
-    )
+pub(super) static RUNS: LazyLock<Chunked> = LazyLock::new(|| {
+    chunked("INSERT INTO runs (queue_id, number, format, checksum, texts, bytes, entries) VALUES ", 7, "")
 });
 
 // A text that is there is written again, because it may have been damaged.
@@ -65,22 +60,14 @@ pub(super) static UNUSED_TEXTS: LazyLock<Chunked> = LazyLock::new(|| {
     CHUNKS.map(|count| format!("DELETE FROM texts WHERE id IN ({})", vec!["?"; count].join(", ")))
 });
 
-pub(super) static TOMBSTONES: LazyLock<Chunked> =
-    LazyLock::new(|| chunked("INSERT INTO tombstones (queue_id, slot, rv, checksum, key) VALUES ", 5, ""));
-
-pub(super) static KEYS_GONE: LazyLock<Chunked> = LazyLock::new(|| {
-    CHUNKS.map(|count| format!("DELETE FROM keys WHERE id IN ({})", vec!["?"; count].join(", ")))
-});
-
 pub(super) static FORGOTTEN: LazyLock<Chunked> = LazyLock::new(|| {
     CHUNKS.map(|count| {
         format!("DELETE FROM queues WHERE deleted = 1 AND id IN ({})", vec!["?"; count].join(", "))
     })
 });
 
-/// Parameters: queue, event, maximum number of rows.
-pub(super) const EXPIRED_TOMBSTONES: &str = "DELETE FROM tombstones WHERE rowid IN \
-     (SELECT rowid FROM tombstones WHERE queue_id = ?1 AND rv <= ?2 ORDER BY rv LIMIT ?3)";
+/// Parameters: queue, first number, number behind the last one.
+pub(super) const REMOVED_RUNS: &str = "DELETE FROM runs WHERE queue_id = ?1 AND number >= ?2 AND number < ?3";
 
 /// Parameters: queue, event, maximum number of rows, maximum bytes. The first row is removed regardless of its size.
 pub(super) const TRIMMED: &str = "DELETE FROM journal WHERE id IN (\
@@ -91,31 +78,25 @@ pub(super) const TRIMMED: &str = "DELETE FROM journal WHERE id IN (\
          )\
      ) WHERE total <= ?4 OR total = bytes)";
 
-/// Parameters: first slot, last slot, maximum number of rows.
-pub(super) const EMPTIED_KEYS: &str = "DELETE FROM keys WHERE id IN \
-     (SELECT id FROM keys WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT ?3)";
-
 /// Parameters: queue, maximum number of rows.
-pub(super) const EMPTIED_TOMBSTONES: &str = "DELETE FROM tombstones WHERE rowid IN \
-     (SELECT rowid FROM tombstones WHERE queue_id = ?1 ORDER BY rv LIMIT ?2)";
+pub(super) const EMPTIED_RUNS: &str =
+    "DELETE FROM runs WHERE id IN (SELECT id FROM runs WHERE queue_id = ?1 ORDER BY number LIMIT ?2)";
 
 /// Parameters: queue, maximum number of rows.
 pub(super) const EMPTIED_JOURNAL: &str = "DELETE FROM journal WHERE id IN \
      (SELECT id FROM journal WHERE queue_id = ?1 ORDER BY prev_rv LIMIT ?2)";
 
-/// Parameters: queue, first slot, last slot.
+/// Parameter: queue.
 pub(super) const HAS_ROWS: &str = "SELECT EXISTS (SELECT 1 FROM journal WHERE queue_id = ?1) \
-     OR EXISTS (SELECT 1 FROM tombstones WHERE queue_id = ?1) \
-     OR EXISTS (SELECT 1 FROM keys WHERE id BETWEEN ?2 AND ?3)";
+     OR EXISTS (SELECT 1 FROM runs WHERE queue_id = ?1)";
 
 /// Parameters: queue and event of the last row, maximum number of rows.
 pub(super) const JOURNAL_REFERENCES: &str = "SELECT queue_id, prev_rv, texts FROM journal INDEXED BY journal_with_texts \
      WHERE texts IS NOT NULL AND (queue_id, prev_rv) > (?1, ?2) ORDER BY queue_id, prev_rv LIMIT ?3";
 
-/// Parameters: id of the last row, 0, maximum number of rows. Before all rows, both numbers are the smallest one, which is
-/// the id of a row too: that of slot 0 of queue 2^31.
-pub(super) const KEY_REFERENCES: &str = "SELECT id, 0, texts FROM keys INDEXED BY keys_with_texts \
-     WHERE texts IS NOT NULL AND id >= ?1 AND (id, 0) > (?1, ?2) ORDER BY id LIMIT ?3";
+/// Parameters: queue and number of the last run, maximum number of rows.
+pub(super) const RUN_REFERENCES: &str = "SELECT queue_id, number, texts FROM runs INDEXED BY runs_with_texts \
+     WHERE texts IS NOT NULL AND (queue_id, number) > (?1, ?2) ORDER BY queue_id, number LIMIT ?3";
 
 /// Parameters: the last text, maximum number of rows. `octet_length` does not read the overflow pages of a long text. A row
 /// without an id, which is damage, must not keep the others from being listed.
@@ -176,14 +157,14 @@ pub(super) const VACUUM_STEP: &str = "PRAGMA incremental_vacuum(128)";
 pub(super) const VACUUM_INTO: &str = "VACUUM INTO ?1";
 
 pub(super) const READ_QUEUES: &str = "SELECT id, version, name, incarnation, created_at, deleted, rv, \
-     format, checksum, state FROM queues ORDER BY id";
+     first_run, next_run, format, checksum, state FROM queues ORDER BY id";
 
-pub(super) const READ_TOMBSTONES: &str =
-    "SELECT slot, rv, checksum, key FROM tombstones WHERE queue_id = ?1 ORDER BY rv, slot";
+/// Parameters: queue, first number, number behind the last one, maximum number of rows.
+pub(super) const READ_RUNS: &str = "SELECT queue_id, number, format, checksum, texts, bytes, entries FROM runs \
+     WHERE queue_id = ?1 AND number >= ?2 AND number < ?3 ORDER BY number DESC LIMIT ?4";
 
-/// Parameters: first slot, last slot, maximum number of rows.
-pub(super) const READ_KEYS: &str = "SELECT id, rv, known_rv, format, checksum, key, owner, texts, item, known_object \
-     FROM keys WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT ?3";
+/// Parameter: queue.
+pub(super) const OLDEST_RUN: &str = "SELECT min(number) FROM runs WHERE queue_id = ?1";
 
 /// Parameters: queue, event. Starts at the row that contains the next event.
 pub(super) const MEASURE_JOURNAL: &str = "SELECT prev_rv, octet_length(events) + text_bytes FROM journal \
@@ -247,6 +228,8 @@ pub(super) static SCAN_QUEUES: LazyLock<Scan> = LazyLock::new(|| {
             ("created_at", "integer"),
             ("deleted", "integer"),
             ("rv", "integer"),
+            ("first_run", "integer"),
+            ("next_run", "integer"),
             ("format", "integer"),
             ("checksum", "integer"),
             ("state", "text"),
@@ -273,39 +256,23 @@ pub(super) static SCAN_JOURNAL: LazyLock<Scan> = LazyLock::new(|| {
     )
 });
 
-pub(super) static SCAN_KEYS: LazyLock<Scan> = LazyLock::new(|| {
+pub(super) static SCAN_RUNS: LazyLock<Scan> = LazyLock::new(|| {
     Scan::new(
-        "keys",
+        "runs",
         &[
-            ("id", "integer"),
-            ("rv", "integer"),
-            ("known_rv", "integer or null"),
+            ("queue_id", "integer"),
+            ("number", "integer"),
             ("format", "integer"),
             ("checksum", "integer"),
-            ("key", "text"),
-            ("owner", "text or null"),
             ("texts", "text or null"),
-            ("item", "text or null"),
-            ("known_object", "text or null"),
+            ("bytes", "integer"),
+            ("entries", "blob"),
         ],
     )
 });
 
 pub(super) static SCAN_TEXTS: LazyLock<Scan> =
     LazyLock::new(|| Scan::new("texts", &[("id", "text"), ("text", "text or blob")]));
-
-pub(super) static SCAN_TOMBSTONES: LazyLock<Scan> = LazyLock::new(|| {
-    Scan::new(
-        "tombstones",
-        &[
-            ("slot", "integer"),
-            ("rv", "integer"),
-            ("checksum", "integer"),
-            ("key", "text"),
-            ("queue_id", "integer"),
-        ],
-    )
-});
 
 pub(super) static SCAN_STORE: LazyLock<Scan> = LazyLock::new(|| {
     Scan::new(

@@ -14,7 +14,7 @@ use deltaq_engine::time::Time;
 
 use super::*;
 use crate::snapshot::Snapshot as _;
-use crate::store::{Holder, JournalRow, KeyRow, QueueId, QueueRow, Reader};
+use crate::store::{Holder, JournalRow, QueueId, QueueRow, Reader, RunRow};
 
 /// A folder that is removed when dropped.
 struct Scratch(PathBuf);
@@ -106,20 +106,9 @@ pub(super) fn journal_row(queue: u32, rvs: std::ops::RangeInclusive<u64>) -> Jou
     }
 }
 
-pub(super) fn key_row(queue: u32, slot: u32, key: &str, rv: u64) -> KeyRow {
-    KeyRow {
-        queue: QueueId(queue),
-        slot,
-        key: key.into(),
-        rv: Rv::new(rv),
-        known_rv: Some(Rv::new(rv)),
-        known_object: Some(format!("{{\"name\":\"{key}\"}}").into()),
-        owner: Some("source".into()),
-        texts: Vec::new(),
-        item: Some("{}".to_owned()),
-        format: 1,
-        checksum: 5,
-    }
+pub(super) fn run_row(queue: u32, number: u64, entries: &str) -> RunRow {
+    let (queue, entries) = (QueueId(queue), entries.to_owned());
+    RunRow { queue, number, format: 1, texts: Vec::new(), entries, checksum: 5 }
 }
 
 fn queue_row(id: u32, version: u64, name: &str) -> QueueRow {
@@ -131,6 +120,8 @@ fn queue_row(id: u32, version: u64, name: &str) -> QueueRow {
         created_at: Time::from_micros(7),
         deleted: false,
         rv: Rv::new(3),
+        first_run: 0,
+        next_run: 0,
         state: "{}".to_owned(),
         format: 1,
         checksum: 6,

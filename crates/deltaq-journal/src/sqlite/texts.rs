@@ -15,7 +15,7 @@ pub(super) async fn references(
 ) -> Result<References, sqlx::Error> {
     let text = match table {
         Referring::Journal => sql::JOURNAL_REFERENCES,
-        Referring::Keys => sql::KEY_REFERENCES,
+        Referring::Runs => sql::RUN_REFERENCES,
     };
     let query = sqlx::query(text).bind(first).bind(second).bind(limit);
     query.fetch_all(connection).await?.iter().map(rows::reference).collect()

@@ -1,7 +1,5 @@
 //! Writes rows in one transaction.
 
-use std::sync::Arc;
-
 use futures_util::StreamExt as _;
 use sqlx::sqlite::{Sqlite as Database, SqliteArguments, SqliteConnection};
 use sqlx::{Either, Executor as _};
@@ -9,9 +7,10 @@ use sqlx::{Either, Executor as _};
 use super::connect::{self, FRAME_BYTES, PAGE_BYTES};
 use super::error::database;
 use super::sql;
+use crate::compression::{compress, compressed_max};
 use crate::store::{
-    Error, JournalRow, KeyRow, QueueId, QueueRow, REMOVED_BYTES_MAX, REMOVED_ROWS_MAX, SharedText,
-    TombstoneRow, Writes, bound, texts_column,
+    Error, JournalRow, QueueId, QueueRow, REMOVED_BYTES_MAX, REMOVED_ROWS_MAX, REMOVED_RUNS_MAX, RunRow,
+    SharedText, Writes, bound, texts_column,
 };
 use crate::text_id::TextId;
 
@@ -22,39 +21,20 @@ const REMOVAL_BYTES: u64 = 1 << 20;
 
 type Query = sqlx::query::Query<'static, Database, SqliteArguments>;
 
-/// The id of a slot's row in `keys`, made of the bits of queue and slot. Half of the queues have negative ids, but
-/// the ids of each queue increase with its slots.
-pub(super) fn key_id(queue: QueueId, slot: u32) -> i64 {
-    (u64::from(queue.0) << 32 | u64::from(slot)).cast_signed()
-}
-
-/// The slot of a row in `keys`.
-pub(super) fn slot_of(id: i64) -> u32 {
-    let low = id.cast_unsigned() & u64::from(u32::MAX);
-    // The value has 32 bits.
-    u32::try_from(low).unwrap_or_default()
-}
-
 /// An upper estimate of the bytes that the write adds to the WAL: each row changes its own page, a page of each index that has
 /// it, and the pages that its text fills.
 pub(super) fn bytes(writes: &Writes) -> u64 {
-    let len = |text: &Option<Arc<str>>| text.as_ref().map_or(0, |text| text.len());
     let ids = |texts: &[SharedText]| texts.len() * TEXT_ID_BYTES;
-    let key = |row: &KeyRow| {
-        let columns = len(&row.known_object) + len(&row.owner) + row.item.as_ref().map_or(0, String::len);
-        frames(row.key.len() + columns + ids(&row.texts), 1 + u64::from(!row.texts.is_empty()))
-    };
-    let journal = writes
-        .journal
-        .iter()
-        .map(|row| frames(row.events.len() + ids(&row.texts), 2 + u64::from(!row.texts.is_empty())));
+    let indexes = |texts: &[SharedText]| 2 + u64::from(!texts.is_empty());
+    let journal = writes.journal.iter();
+    let journal = journal.map(|row| frames(row.events.len() + ids(&row.texts), indexes(&row.texts)));
+    let runs = writes.runs.iter();
+    let runs = runs.map(|row| frames(compressed_max(&row.entries) + ids(&row.texts), indexes(&row.texts)));
     let queues = writes.queues.iter().map(|row| frames(row.name.len() + row.state.len(), 2));
-    // The key row at the slot is removed too.
-    let tombstones = writes.tombstones.iter().map(|row| frames(row.key.len(), 3));
     let texts = writes.texts.iter().map(|shared| frames(shared.text.len() + TEXT_ID_BYTES, 2));
-    let rows = journal.chain(writes.keys.iter().map(key)).chain(queues).chain(tombstones).chain(texts);
+    let rows = journal.chain(runs).chain(queues).chain(texts);
     let removed = (writes.forgotten.len() + writes.unused_texts.len()) as u64;
-    let removals = writes.expired_tombstones.len() + writes.trimmed.len() + writes.emptied.len();
+    let removals = writes.removed_runs.len() + writes.trimmed.len() + writes.emptied.len();
     let removals = removals + usize::from(!writes.unused_texts.is_empty());
     rows.sum::<u64>() + removed * frames(0, 2) + removals as u64 * REMOVAL_BYTES
 }
@@ -117,9 +97,8 @@ async fn write_all(
         texts,
         journal,
         queues,
-        tombstones,
-        keys,
-        expired_tombstones,
+        runs,
+        removed_runs,
         trimmed,
         emptied,
         forgotten,
@@ -130,13 +109,11 @@ async fn write_all(
     in_chunks(connection, &sql::TEXTS, texts, bind_text).await?;
     in_chunks(connection, &sql::JOURNAL, (first_row..).zip(journal).collect(), bind_journal).await?;
     in_chunks(connection, &sql::QUEUES, queues, bind_queue).await?;
-    let gone = tombstones.iter().map(|row| key_id(row.queue, row.slot)).collect();
-    in_chunks(connection, &sql::KEYS_GONE, gone, Query::bind).await?;
-    in_chunks(connection, &sql::TOMBSTONES, tombstones, bind_tombstone).await?;
-    in_chunks(connection, &sql::KEYS, keys, bind_key).await?;
-    for (queue, rv) in expired_tombstones {
-        let query = sqlx::query(sql::EXPIRED_TOMBSTONES).bind(queue.0).bind(bound(rv)).bind(REMOVED_ROWS_MAX);
-        run(connection, query).await?;
+    in_chunks(connection, &sql::RUNS, runs, bind_run).await?;
+    for (queue, numbers) in removed_runs {
+        let query = sqlx::query(sql::REMOVED_RUNS).bind(queue.0);
+        let end = numbers.end.min(numbers.start.saturating_add(REMOVED_RUNS_MAX.into()));
+        run(connection, query.bind(bound(numbers.start)).bind(bound(end))).await?;
     }
     if !(trimmed.is_empty() && emptied.is_empty()) {
         // Without this, the store would lose the largest id when the last row is removed.
@@ -148,7 +125,7 @@ async fn write_all(
         run(connection, query).await?;
     }
     for (queue, rows) in emptied {
-        empty(connection, queue, rows.min(REMOVED_ROWS_MAX)).await?;
+        empty(connection, queue, rows).await?;
     }
     if !forgotten.is_empty() {
         run(connection, sqlx::query(sql::KEEP_NUMBERS)).await?;
@@ -164,15 +141,12 @@ async fn write_all(
 
 /// Whether the queue has rows other than its own row.
 pub(super) async fn has_rows(connection: &mut SqliteConnection, queue: QueueId) -> Result<bool, sqlx::Error> {
-    let query = sqlx::query_scalar(sql::HAS_ROWS).bind(queue.0);
-    query.bind(key_id(queue, 0)).bind(key_id(queue, u32::MAX)).fetch_one(connection).await
+    sqlx::query_scalar(sql::HAS_ROWS).bind(queue.0).fetch_one(connection).await
 }
 
 async fn empty(connection: &mut SqliteConnection, queue: QueueId, rows: u32) -> Result<(), sqlx::Error> {
-    let keys = sqlx::query(sql::EMPTIED_KEYS).bind(key_id(queue, 0)).bind(key_id(queue, u32::MAX)).bind(rows);
-    run(connection, keys).await?;
-    for text in [sql::EMPTIED_TOMBSTONES, sql::EMPTIED_JOURNAL] {
-        run(connection, sqlx::query(text).bind(queue.0).bind(rows)).await?;
+    for (text, most) in [(sql::EMPTIED_RUNS, REMOVED_RUNS_MAX), (sql::EMPTIED_JOURNAL, REMOVED_ROWS_MAX)] {
+        run(connection, sqlx::query(text).bind(queue.0).bind(rows.min(most))).await?;
     }
     Ok(())
 }
@@ -222,22 +196,30 @@ fn bind_journal(query: Query, (id, row): (u64, JournalRow)) -> Query {
 }
 
 fn bind_queue(query: Query, row: QueueRow) -> Query {
-    let QueueRow { id, version, name, incarnation, created_at, deleted, rv, state, format, checksum } = row;
+    let QueueRow {
+        id,
+        version,
+        name,
+        incarnation,
+        created_at,
+        deleted,
+        rv,
+        first_run,
+        next_run,
+        state,
+        format,
+        checksum,
+    } = row;
     let query = query.bind(id.0).bind(version.cast_signed()).bind(name).bind(incarnation);
     let query = query.bind(created_at.as_micros().cast_signed()).bind(deleted).bind(rv.get().cast_signed());
+    let query = query.bind(first_run.cast_signed()).bind(next_run.cast_signed());
     query.bind(format).bind(checksum).bind(state)
 }
 
-fn bind_tombstone(query: Query, row: TombstoneRow) -> Query {
-    let TombstoneRow { queue, slot, key, rv, checksum } = row;
-    query.bind(queue.0).bind(slot).bind(rv.get().cast_signed()).bind(checksum).bind(key)
-}
-
-fn bind_key(query: Query, row: KeyRow) -> Query {
-    let KeyRow { queue, slot, key, rv, known_rv, known_object, owner, texts, item, format, checksum } = row;
-    let query = query.bind(key_id(queue, slot)).bind(rv.get().cast_signed());
-    let query = query.bind(known_rv.map(|rv| rv.get().cast_signed())).bind(format).bind(checksum);
-    query.bind(key).bind(owner).bind(texts_column(&texts)).bind(item).bind(known_object)
+fn bind_run(query: Query, row: RunRow) -> Query {
+    let RunRow { queue, number, format, texts, entries, checksum } = row;
+    let query = query.bind(queue.0).bind(number.cast_signed()).bind(format).bind(checksum);
+    query.bind(texts_column(&texts)).bind(bound(entries.len() as u64)).bind(compress(&entries))
 }
 
 #[cfg(test)]
@@ -246,7 +228,7 @@ mod tests {
     use sqlx::Connection as _;
 
     use super::*;
-    use crate::sqlite::tests::{journal_row, key_row};
+    use crate::sqlite::tests::{journal_row, run_row};
 
     #[tokio::test]
     async fn no_answer_is_no_success() {
@@ -261,27 +243,16 @@ mod tests {
     }
 
     #[test]
-    fn slots_come_back_from_ids_that_ascend_within_a_queue() {
-        for queue in [0, 1, u32::MAX / 2, u32::MAX / 2 + 1, u32::MAX].map(QueueId) {
-            let slots = [0, 1, u32::MAX / 2, u32::MAX / 2 + 1, u32::MAX];
-            let ids = slots.map(|slot| key_id(queue, slot));
-            assert!(ids.is_sorted_by(|a, b| a < b), "{ids:?}");
-            assert_eq!(ids.map(slot_of), slots);
-        }
-    }
-
-    #[test]
     fn whatever_makes_the_wal_grow_counts() {
         let none = Writes::default();
         assert_eq!(bytes(&none), 0);
         let journal = vec![JournalRow { events: "e".repeat(10_000), ..journal_row(1, 1..=1) }];
         assert!(bytes(&Writes { journal, ..none.clone() }) >= 10_000);
-        // Keys that are far apart take a page each.
-        let keys = (0..100).map(|slot| key_row(1, slot * 1_000, "a", 1)).collect();
-        assert!(bytes(&Writes { keys, ..none.clone() }) >= 100 * PAGE_BYTES);
+        let runs = (0..100).map(|number| run_row(1, number, "[]")).collect();
+        assert!(bytes(&Writes { runs, ..none.clone() }) >= 100 * PAGE_BYTES);
         let queue = QueueId(1);
         for removal in [
-            Writes { expired_tombstones: vec![(queue, Rv::new(1))], ..none.clone() },
+            Writes { removed_runs: vec![(queue, 0..1)], ..none.clone() },
             Writes { trimmed: vec![(queue, Rv::new(1))], ..none.clone() },
             Writes { emptied: vec![(queue, 1)], ..none.clone() },
         ] {

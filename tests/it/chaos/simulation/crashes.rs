@@ -93,7 +93,9 @@ fn plan() -> Plan {
         forgets_nothing: false,
         pace: deltaq_journal::WriterOptions {
             growth_bytes_min: 20_000,
-            rows: 250..=500,
+            chunk_bytes: 20_000..=40_000,
+            run_bytes: 10_000,
+            garbage_bytes_min: 30_000,
             captured: 100,
             examined: 300,
             segment_bytes: 20_000,

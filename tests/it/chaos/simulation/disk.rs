@@ -2,6 +2,7 @@
 //! judges the changes that followers have taken.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,8 +14,8 @@ use deltaq_journal::TextId;
 use deltaq_journal::record::Decoder;
 use deltaq_journal::recovery::{self, Progress};
 use deltaq_journal::store::{
-    Epoch, Error, History, JournalRow, KeyRow, Position, QueueId, QueueRow, Reader, References, Referring,
-    Segment, Size, Store, TombstoneRow, Writes,
+    Epoch, Error, History, JournalRow, Position, QueueId, QueueRow, Reader, References, Referring, RunRow,
+    Segment, Size, Store, Writes,
 };
 use fastrand::Rng;
 use futures_util::FutureExt;
@@ -325,15 +326,15 @@ impl Reader for Disk {
         })
     }
 
-    fn tombstones(&self, queue: QueueId) -> BoxFuture<'_, Result<Vec<TombstoneRow>, Error>> {
-        self.memory.tombstones(queue)
-    }
-
-    fn keys(&self, queue: QueueId, slot: u32, limit: usize) -> BoxFuture<'_, Result<Vec<KeyRow>, Error>> {
+    fn runs(&self, queue: QueueId, numbers: Range<u64>) -> BoxFuture<'_, Result<Vec<RunRow>, Error>> {
         Box::pin(async move {
             self.pass_time().await;
-            self.memory.keys(queue, slot, limit).await
+            self.memory.runs(queue, numbers).await
         })
+    }
+
+    fn oldest_run(&self, queue: QueueId) -> BoxFuture<'_, Result<Option<u64>, Error>> {
+        self.memory.oldest_run(queue)
     }
 
     fn journal(

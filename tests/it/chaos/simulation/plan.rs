@@ -104,10 +104,12 @@ impl Plan {
         let forgets_nothing = rng.u8(..3) > 0;
         let count = if forgets_nothing { usize::MAX } else { rng.usize(..5) };
         let tombstones = TombstoneLimits { count, bytes: usize::MAX, age: AGE };
-        let rows = rng.usize(1..8);
+        let chunk_bytes = rng.usize(1..2_000);
         let pace = WriterOptions {
             growth_bytes_min: rng.u64(300..6_000),
-            rows: rows..=rows + rng.usize(..16),
+            chunk_bytes: chunk_bytes..=chunk_bytes + rng.usize(..4_000),
+            run_bytes: rng.usize(1..1_500),
+            garbage_bytes_min: rng.u64(1..6_000),
             captured: rng.usize(1..6),
             examined: rng.usize(1..10),
             segment_bytes: rng.u64(100..1_500),

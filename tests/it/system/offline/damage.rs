@@ -4,14 +4,12 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use deltaq_engine::id::{Rv, Slot};
-use deltaq_engine::key::Key;
-use deltaq_engine::snapshot::RemovedKey;
 use deltaq_engine::time::Time;
-use deltaq_journal::record::{self, Decoder, Identity};
+use deltaq_journal::record::{self, Decoder, Identity, NewRun, RunEntry};
 use deltaq_journal::recovery::{self, Progress};
 use deltaq_journal::snapshot::Snapshot as _;
-use deltaq_journal::sqlite::SqliteSnapshot;
-use deltaq_journal::store::{KeyRow, QueueId, TombstoneRow};
+use deltaq_journal::sqlite::{Sqlite, SqliteSnapshot, Sync};
+use deltaq_journal::store::{QueueId, Store as _, Writes};
 use deltaq_types::name::{Incarnation, Name};
 use sqlx::{AssertSqlSafe, Row as _};
 
@@ -20,19 +18,15 @@ use super::*;
 /// The queue `prices`.
 const PRICES: QueueId = QueueId(1);
 
-/// A store with rows in every table, including tombstones and a deleted queue.
+/// A store with rows in every table, including a deleted queue.
 async fn store(scratch: &Scratch, name: &str) -> PathBuf {
     let folder = full_store(scratch, name);
-    let gone = RemovedKey { key: Key::new("gone").expect("a key"), slot: Slot::new(70), rv: Rv::new(8) };
-    let TombstoneRow { queue, slot, key, rv, checksum } = record::tombstone(PRICES, &gone);
-    let text = format!("INSERT INTO tombstones VALUES ({queue}, {slot}, {rv}, {checksum}, '{key}')");
-    change(&folder, &text).await;
     // A server removes the row of a deleted queue within seconds, so the test inserts one.
     let (id, name, created_at) = (QueueId(9), Name::new("old").expect("a name"), Time::from_micros(1));
     let old = Identity { id, version: 9, name, incarnation: Incarnation(1), created_at };
     let row = record::deleted_queue_row(&old, Rv::new(2));
     let text = format!(
-        "INSERT INTO queues VALUES ({}, {}, '{}', {}, {}, 1, {}, {}, {}, '{}')",
+        "INSERT INTO queues VALUES ({}, {}, '{}', {}, {}, 1, {}, 0, 0, {}, {}, '{}')",
         row.id,
         row.version,
         row.name,
@@ -100,6 +94,7 @@ async fn spoil(folder: &Path, table: &str, rowid: i64, column: &str) {
         // Far from the number of any other row.
         "integer" => format!("{set} {column} + 1000 WHERE rowid = {rowid}"),
         "null" => format!("{set} 5 WHERE rowid = {rowid}"),
+        "blob" => format!("{set} ?1 WHERE rowid = {rowid}"),
         _ => format!("{set} CAST(?1 AS TEXT) WHERE rowid = {rowid}"),
     };
     let mut bytes = bytes.unwrap_or_default();
@@ -108,7 +103,7 @@ async fn spoil(folder: &Path, table: &str, rowid: i64, column: &str) {
         *byte ^= 1;
     }
     let mut query = sqlx::query(AssertSqlSafe(query));
-    if kind == "text" {
+    if kind == "text" || kind == "blob" {
         query = query.bind(bytes);
     }
     query.execute(&mut connection).await.expect("a change");
@@ -116,16 +111,15 @@ async fn spoil(folder: &Path, table: &str, rowid: i64, column: &str) {
 }
 
 /// A row of each kind with all its columns: a journal row that a start needs and one that it does not need, a
-/// key with all columns and one with few, a live queue and a deleted queue.
+/// run of each queue, a live queue and a deleted queue.
 async fn targets(folder: &Path) -> Vec<(&'static str, i64, Vec<String>)> {
     let mut connection = open(folder).await;
     let mut targets = Vec::new();
     for (table, pick) in [
         ("journal", "SELECT min(id) FROM journal WHERE queue_id = 1"),
         ("journal", "SELECT id FROM journal WHERE queue_id = 1 ORDER BY id DESC LIMIT 1 OFFSET 1"),
-        ("keys", "SELECT id FROM keys WHERE owner IS NOT NULL AND item IS NOT NULL"),
-        ("keys", "SELECT id FROM keys WHERE owner IS NULL"),
-        ("tombstones", "SELECT rowid FROM tombstones"),
+        ("runs", "SELECT id FROM runs WHERE queue_id = 1"),
+        ("runs", "SELECT id FROM runs WHERE queue_id = 2"),
         ("queues", "SELECT id FROM queues WHERE name = 'prices'"),
         ("queues", "SELECT id FROM queues WHERE deleted"),
     ] {
@@ -145,8 +139,9 @@ async fn a_change_of_any_column_of_any_row_is_found_and_the_row_is_named() {
     let bad = scratch.path("bad");
     let mut seen = BTreeSet::new();
     for (table, id, columns) in targets(&good).await {
-        // The count of journal rows has a meaning for the mark only.
-        for column in columns.into_iter().filter(|column| (table, column.as_str()) != ("journal", "id")) {
+        // The count of journal rows has a meaning for the mark only, and that of runs has none.
+        let has_meaning = |column: &String| table == "queues" || column != "id";
+        for column in columns.into_iter().filter(has_meaning) {
             copy(&good, &bad);
             spoil(&bad, table, id, &column).await;
             let ran = check(&bad);
@@ -161,7 +156,7 @@ async fn a_change_of_any_column_of_any_row_is_found_and_the_row_is_named() {
             seen.insert((table, column));
         }
     }
-    assert_eq!(seen.len(), 11 + 10 + 5 + 10, "{seen:?}");
+    assert_eq!(seen.len(), 11 + 7 + 12, "{seen:?}");
     // The row of table `store` has no checksum; impossible values are found.
     for change_of in
         ["clean = 2", "next_row = 0", "next_row = 'x'", "floor = -1", "last_queue = 'x'", "probe = 'x'"]
@@ -179,9 +174,12 @@ async fn values_of_another_type_are_found_even_where_they_mean_the_same() {
     let good = store(&scratch, "good").await;
     let bad = scratch.path("bad");
     for (text, says) in [
-        ("UPDATE keys SET rv = rv || 'x'", "column rv contains text, but must be integer"),
-        ("UPDATE keys SET key = CAST(key AS BLOB)", "column key contains blob, but must be text"),
-        ("UPDATE keys SET key = CAST(x'ff' AS TEXT)", "a value can't be read"),
+        ("UPDATE runs SET number = number || 'x'", "column number contains text, but must be integer"),
+        ("UPDATE runs SET entries = CAST('[]' AS TEXT)", "column entries contains text, but must be blob"),
+        ("UPDATE runs SET entries = x'ff'", "a value can't be read"),
+        ("UPDATE runs SET bytes = bytes - 1", "its text does not have"),
+        ("DELETE FROM runs WHERE queue_id = 1", "run 0 is missing"),
+        ("UPDATE runs SET number = number + 7 WHERE queue_id = 1", "damaged: the checksum is"),
         ("UPDATE journal SET format = -1", "a value can't be read"),
         ("UPDATE queues SET deleted = 2 WHERE deleted = 1", "deleted is 2"),
         ("DELETE FROM store", "it has 0 rows"),
@@ -203,15 +201,19 @@ async fn values_of_another_type_are_found_even_where_they_mean_the_same() {
 async fn several_findings_are_all_told_and_history_is_told_apart() {
     let scratch = Scratch::new();
     let bad = store(&scratch, "bad").await;
+    let mut connection = open(&bad).await;
+    let stock = "SELECT max(id) FROM runs WHERE queue_id = 2";
+    let stock: i64 = sqlx::query_scalar(stock).fetch_one(&mut connection).await.expect("a run");
+    connection.close().await.expect("a database");
     for (table, id, _) in targets(&bad).await {
         // The queue `stock` stays undamaged.
-        if (table, id >> 32) != ("keys", 2) {
+        if (table, id) != ("runs", stock) {
             spoil(&bad, table, id, "checksum").await;
         }
     }
     let ran = check(&bad);
     let found = damage(&ran);
-    assert_eq!(found.len(), 6, "{}", ran.stdout);
+    assert_eq!(found.len(), 5, "{}", ran.stdout);
     let history: Vec<_> = found.iter().filter(|line| line.starts_with("damage (history only)")).collect();
     assert_eq!(history.len(), 1, "{}", ran.stdout);
     assert!(
@@ -220,7 +222,7 @@ async fn several_findings_are_all_told_and_history_is_told_apart() {
         ran.stdout
     );
     assert!(
-        ran.stdout.contains("6 findings of damage, 1 of them in history only: 2 queues, "),
+        ran.stdout.contains("5 findings of damage, 1 of them in history only: 2 queues, "),
         "{}",
         ran.stdout
     );
@@ -336,24 +338,21 @@ async fn a_key_that_stands_twice_is_found_with_both_places() {
     let scratch = Scratch::new();
     let bad = store(&scratch, "bad").await;
     let snapshot = SqliteSnapshot::take(&bad).await.expect("a store");
-    let rows = snapshot.reader().keys(PRICES, 0, 10).await.expect("keys");
-    let (slot, state) = Decoder::new().key(&rows[0]).expect("a good row");
+    let runs = snapshot.reader().runs(PRICES, 0..u64::MAX).await.expect("runs");
+    let RunEntry::Key(slot, state) = Decoder::new().run(&runs[0]).expect("a good row").remove(0) else {
+        panic!("no key was removed");
+    };
     Box::new(snapshot).close().await;
-    let KeyRow { key, rv, known_rv, known_object, owner, item, format, checksum, .. } =
-        record::key_row(PRICES, Slot::new(slot.get() + 40), &state, false);
-    let mut connection = open(&bad).await;
-    let insert = "INSERT INTO keys (id, rv, known_rv, format, checksum, key, owner, item, known_object) \
-                  VALUES ((1 << 32) + ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
-    let query = sqlx::query(insert)
-        .bind(slot.get() + 40)
-        .bind(rv.get().cast_signed())
-        .bind(known_rv.map(|rv| rv.get().cast_signed()));
-    let query = query.bind(format).bind(checksum).bind(&*key).bind(owner.as_deref()).bind(item);
-    query.bind(known_object.as_deref()).execute(&mut connection).await.expect("a row");
-    connection.close().await.expect("a database");
+    let mut run = NewRun::default();
+    run.add_key(Slot::new(slot.get() + 40), &state, false);
+    let row = run.close(PRICES, runs[0].number + 1);
+    let (mut store, _, opening) = Sqlite::open(&bad, Sync::Full).await.expect("a store");
+    let (key, epoch) = (state.key.as_str(), opening.epoch);
+    store.write(Writes { runs: vec![row], epoch, ..Writes::default() }).await.expect("it is written");
+    store.close().await;
     let ran = check(&bad);
     assert_eq!((ran.code, damage(&ran).len()), (Some(1), 1), "{ran:?}");
-    let says = format!("key {key:?} is in slot {slot} and in slot {}", slot.get() + 40);
+    let says = format!("key {key} is in slot {slot} and in slot {}", slot.get() + 40);
     assert!(ran.stdout.contains(&says), "{ran:?}");
 }
 
@@ -369,7 +368,7 @@ async fn damage_of_a_large_queue_says_nothing_of_the_others() {
         server.post(&format!("{queue}/add"), r#"{"key":"a"}"#);
     }
     server.stop();
-    change(&folder, "UPDATE keys SET rv = rv + 1 WHERE id = (1 << 32) + 1").await;
+    change(&folder, "UPDATE runs SET checksum = checksum + 1 WHERE number = 1").await;
     let ran = check(&folder);
     assert_eq!((ran.code, damage(&ran).len()), (Some(1), 1), "{ran:?}");
     let snapshot = SqliteSnapshot::take(&folder).await.expect("a store");

@@ -149,11 +149,10 @@ async fn a_backup_of_a_store_in_use_holds_all_that_was_answered_before_it_began(
 async fn a_backup_of_a_damaged_store_is_kept_and_says_so() {
     let scratch = Scratch::new();
     let folder = full_store(&scratch, "data");
-    change(&folder, "UPDATE keys SET checksum = checksum + 1 WHERE key = 'sku-1' AND owner IS NOT NULL")
-        .await;
+    change(&folder, "UPDATE runs SET checksum = checksum + 1 WHERE queue_id = 1").await;
     let file = scratch.path("copy.db");
     let ran = run("backup --data-dir", &[&folder, Path::new("--to"), &file]);
     assert_eq!(ran.code, Some(1), "{ran:?}");
-    assert!(ran.stdout.contains("damage: queue prices, table keys, id "), "{ran:?}");
+    assert!(ran.stdout.contains("damage: queue prices, table runs, id "), "{ran:?}");
     assert!(ran.stdout.contains("the copy is kept") && file.exists(), "{ran:?}");
 }

@@ -154,7 +154,7 @@ async fn a_missing_and_a_changed_text_are_found() {
         ),
         ("UPDATE journal SET texts = NULL, text_bytes = 0 WHERE texts IS NOT NULL", "damaged: the checksum"),
         ("UPDATE journal SET text_bytes = text_bytes + 1 WHERE texts IS NOT NULL", "damaged: the checksum"),
-        ("UPDATE keys SET texts = NULL WHERE texts IS NOT NULL", "damaged: the checksum"),
+        ("UPDATE runs SET texts = NULL WHERE texts IS NOT NULL", "damaged: the checksum"),
     ];
     for (change, says) in cases {
         copy(&good, &bad);
@@ -253,7 +253,7 @@ async fn a_damaged_text_of_a_key_is_damage_of_the_state() {
         change(&bad, &sql).await;
         let ran = check(&bad);
         assert!(damage_lines(&ran).iter().any(|line| line.starts_with("damage: ")), "{sql}: {ran:?}");
-        assert!(ran.stdout.contains("table keys, id "), "the row that needs it is named: {sql}: {ran:?}");
+        assert!(ran.stdout.contains("table runs, id "), "the row that needs it is named: {sql}: {ran:?}");
         let refused = run("serve --listen 127.0.0.1:0 --metrics-listen 127.0.0.1:0 --data-dir", &[&bad]);
         let names = |what: &str| refused.stderr.contains(what);
         assert!(refused.code == Some(1) && names("k0") && names("its object is lost"), "{sql}: {refused:?}");

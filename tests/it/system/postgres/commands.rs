@@ -155,9 +155,9 @@ fn damage_is_found_and_named() {
     server.end(STOP);
     for (change, back, found) in [
         (
-            "UPDATE deltaq.keys SET rv = rv + 1 WHERE slot = 0 AND queue_id = 1",
-            "UPDATE deltaq.keys SET rv = rv - 1 WHERE slot = 0 AND queue_id = 1",
-            "table keys, ctid (",
+            "UPDATE deltaq.runs SET number = number + 100 WHERE number = 0 AND queue_id = 1",
+            "UPDATE deltaq.runs SET number = number - 100 WHERE number = 100 AND queue_id = 1",
+            "table runs, ctid (",
         ),
         (
             "UPDATE deltaq.queues SET state = '\\xff' || state WHERE id = 1",
@@ -206,18 +206,18 @@ fn all_partitions_are_checked_and_searched() {
     let lines = printed(&["export", "--queue", "prices", "--store", &url]);
     let sql = |text: &str| database.cluster.lock().sql(text);
     sql("INSERT INTO deltaq.partitions (partition) VALUES (1), (2)");
-    for table in ["queues", "keys", "tombstones", "journal"] {
+    for table in ["queues", "runs", "journal"] {
         sql(&format!("UPDATE deltaq.{table} SET partition = 2"));
     }
     assert!(printed(&["check", "--store", &url]).starts_with("no damage: 2 queues, 41 keys"));
     assert_eq!(printed(&["export", "--queue", "prices", "--store", &url]), lines);
     assert!(failed(&["export", "--store", &url]).contains("shared by several nodes"));
     assert!(failed(&["import", "--queue", "prices", "--store", &url]).contains("several nodes"));
-    sql("UPDATE deltaq.keys SET rv = rv + 1 WHERE slot = 0 AND queue_id = 1");
+    sql("UPDATE deltaq.runs SET number = number + 100 WHERE number = 0 AND queue_id = 1");
     let (code, said, _) = run(&["check", "--store", &url], "");
-    assert!(code == Some(1) && said.contains("table keys, ctid ("), "{said}");
+    assert!(code == Some(1) && said.contains("table runs, ctid ("), "{said}");
     // A damaged store with one partition is not exported as a whole.
-    for table in ["queues", "keys", "tombstones", "journal"] {
+    for table in ["queues", "runs", "journal"] {
         sql(&format!("UPDATE deltaq.{table} SET partition = 0"));
     }
     sql("DELETE FROM deltaq.partitions WHERE partition > 0");

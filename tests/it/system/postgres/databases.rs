@@ -24,7 +24,7 @@ async fn texts_and_their_order_do_not_depend_on_the_encoding_and_the_collation()
             match rule {
                 0 => store::texts_are_returned_unchanged(&place).await,
                 1 => store::written_rows_are_read_and_survive_a_restart(&place).await,
-                _ => store::keys_come_in_pages(&place).await,
+                _ => store::runs_come_in_pages_newest_first(&place).await,
             }
             cluster = place.cluster;
         }

@@ -81,6 +81,8 @@ fn checkpoint(rv: u64) -> Writes {
         created_at: Time::from_micros(1),
         deleted: false,
         rv: Rv::new(rv),
+        first_run: 0,
+        next_run: 0,
         format: 1,
         checksum: 0,
         state: "{}".to_owned(),

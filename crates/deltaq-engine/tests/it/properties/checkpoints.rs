@@ -1,67 +1,102 @@
-//! The checkpoints of one queue without a store: rows by slot, removed keys, the state of the last completed checkpoint, and the order in
-//! which they were written.
+//! The checkpoints of one queue without a store: their entries, the state of the last completed checkpoint, and the order in which they
+//! were written.
 
 use std::collections::BTreeMap;
 
 use deltaq_engine::event::Event;
 use deltaq_engine::id::{Rv, Slot};
+use deltaq_engine::key::Key;
 use deltaq_engine::snapshot::{CheckpointChunk, KeyState, QueueState, RemovedKey};
 use deltaq_engine::{Queue, Restore};
+
+#[derive(Clone, Debug)]
+enum Entry {
+    Key(Slot, KeyState),
+    Removed(RemovedKey),
+}
 
 /// One transaction. The events up to `as_of` are durable before it or with it.
 #[derive(Debug, Default)]
 struct Write {
     as_of: Rv,
-    gone: Vec<RemovedKey>,
-    keys: Vec<(Slot, KeyState)>,
-    completed: Option<QueueState>,
+    entries: Vec<Entry>,
+    /// The state of a completed checkpoint, and the number of its first entry.
+    completed: Option<(QueueState, u64)>,
 }
 
-/// The rows after some of the transactions.
+/// What is stored after some of the transactions.
 #[derive(Clone, Debug)]
-struct Rows {
+struct Stored {
     queue: QueueState,
-    keys: BTreeMap<Slot, KeyState>,
-    graves: Vec<RemovedKey>,
+    /// Numbered, the oldest first.
+    entries: Vec<(u64, Entry)>,
+    next: u64,
 }
 
 /// The transactions of a queue's checkpoints, so that a crash can happen between any two.
 #[derive(Debug)]
 pub(crate) struct Checkpoints {
-    start: Rows,
+    start: Stored,
     /// The event that `start` needs.
     needed: Rv,
     writes: Vec<Write>,
-    /// The state at the beginning of the running checkpoint, and whether all of its chunks are written.
-    running: Option<(QueueState, bool)>,
+    running: Option<Running>,
+    /// How many checkpoints have begun. Every third one is full.
+    begun: u64,
+    /// The number of the first entry of the last completed checkpoint.
+    first: u64,
+    /// The number of the next entry.
+    next: u64,
     /// How often each case occurred.
     pub(crate) hits: BTreeMap<&'static str, u64>,
+}
+
+#[derive(Debug)]
+struct Running {
+    /// The state at the beginning.
+    state: QueueState,
+    /// The number of the first entry.
+    first: u64,
+    /// Whether all chunks are written.
+    ended: bool,
 }
 
 impl Checkpoints {
     /// The checkpoints of a new queue, which is journaled from now on.
     pub(crate) fn new(queue: &mut Queue) -> Self {
         queue.journaled();
-        let start = Rows { queue: queue.queue_state(), keys: BTreeMap::new(), graves: Vec::new() };
-        Self { start, needed: Rv::ZERO, writes: Vec::new(), running: None, hits: BTreeMap::new() }
+        let start = Stored { queue: queue.queue_state(), entries: Vec::new(), next: 0 };
+        let (writes, hits) = (Vec::new(), BTreeMap::new());
+        Self { start, needed: Rv::ZERO, writes, running: None, begun: 0, first: 0, next: 0, hits }
     }
 
-    /// Runs the next part of a checkpoint: its beginning, a chunk in up to `pieces` transactions each for the removed and the changed
-    /// keys, or its end. Returns whether it was the end.
-    pub(crate) fn part(&mut self, queue: &mut Queue, rows: usize, looks: usize, pieces: usize) -> bool {
+    /// Runs the next part of a checkpoint: its beginning, a chunk in up to `pieces` transactions, or its end. Returns whether it was the
+    /// end.
+    pub(crate) fn part(&mut self, queue: &mut Queue, entries: usize, looks: usize, pieces: usize) -> bool {
         let as_of = queue.resource_version();
         match self.running.take() {
-            None => self.running = Some((queue.begin_checkpoint(), false)),
-            Some((state, false)) => {
-                let slice = queue.capture(rows, looks);
-                let ended = slice.ended;
-                self.write(as_of, &slice, pieces);
-                self.running = Some((state, ended));
+            None => {
+                self.begun += 1;
+                let is_full = self.begun.is_multiple_of(3);
+                let first = if is_full { self.next } else { self.first };
+                let state = queue.begin_checkpoint(is_full);
+                self.running = Some(Running { state, first, ended: false });
             }
-            Some((state, true)) => {
-                self.writes.push(Write { as_of, completed: Some(state), ..Write::default() });
+            Some(Running { state, first, ended: false }) => {
+                let chunk = queue.capture(entries, looks);
+                let ended = chunk.ended;
+                self.write(as_of, chunk, pieces);
+                self.running = Some(Running { state, first, ended });
+            }
+            Some(Running { state, first, ended: true }) => {
+                self.writes.push(Write { as_of, completed: Some((state, first)), ..Write::default() });
                 queue.end_checkpoint();
-                self.hit("a checkpoint is completed");
+                self.hit(if first > self.first {
+                    "a full checkpoint is completed"
+                } else {
+                    "a checkpoint is completed"
+                });
+                self.first = first;
                 return true;
             }
         }
@@ -73,22 +108,12 @@ impl Checkpoints {
         while !self.part(queue, usize::MAX, usize::MAX, 1) {}
     }
 
-    fn write(&mut self, as_of: Rv, slice: &CheckpointChunk, pieces: usize) {
-        let size = |all: usize| all.div_ceil(pieces.max(1)).max(1);
-        let (gone_size, key_size) = (size(slice.removed.len()), size(slice.keys.len()));
-        for gone in slice.removed.chunks(gone_size) {
-            self.writes.push(Write { as_of, gone: gone.to_vec(), ..Write::default() });
-        }
-        let mut keys = slice.keys.chunks(key_size);
-        // The last removed keys may share a transaction with the first changed keys.
-        if pieces == 1
-            && !slice.removed.is_empty()
-            && let Some(last) = self.writes.last_mut()
-        {
-            last.keys = keys.next().unwrap_or_default().to_vec();
-        }
-        for keys in keys {
-            self.writes.push(Write { as_of, keys: keys.to_vec(), ..Write::default() });
+    fn write(&mut self, as_of: Rv, chunk: CheckpointChunk, pieces: usize) {
+        let keys = chunk.keys.into_iter().map(|(slot, state)| Entry::Key(slot, state));
+        let entries: Vec<_> = chunk.removed.into_iter().map(Entry::Removed).chain(keys).collect();
+        self.next += entries.len() as u64;
+        for entries in entries.chunks(entries.len().div_ceil(pieces.max(1)).max(1)) {
+            self.writes.push(Write { as_of, entries: entries.to_vec(), ..Write::default() });
         }
     }
 
@@ -109,28 +134,38 @@ impl Checkpoints {
 
     /// The queue that the first transactions and `events` give. The events reach at least the event that these transactions need.
     pub(crate) fn recover(&mut self, writes: usize, events: &[Event]) -> Result<Queue, String> {
-        let rows = self.rows(writes)?;
-        let mut restore = Restore::new(rows.queue.clone());
-        let floor = |key: &str| {
-            let of_key = rows.graves.iter().filter(|gone| gone.key.as_str() == key);
-            of_key.map(|gone| gone.rv).max().unwrap_or_default()
-        };
-        for (slot, state) in &rows.keys {
-            if floor(state.key.as_str()) > state.rv {
-                return Err(format!("the row of {} outlives its tombstone row", state.key));
+        let stored = self.stored(writes);
+        let mut restore = Restore::new(stored.queue.clone());
+        let (mut keys, mut removed) = (BTreeMap::<Key, Rv>::new(), BTreeMap::<Key, Rv>::new());
+        for (_, entry) in stored.entries.into_iter().rev() {
+            match entry {
+                Entry::Key(slot, state) => {
+                    let (key, rv) = (state.key.clone(), state.rv);
+                    if restore.key(slot, state) {
+                        keys.insert(key, rv);
+                    } else {
+                        self.hit("an entry is out of date");
+                    }
+                }
+                Entry::Removed(gone) => {
+                    restore.removed(gone.slot);
+                    let removed_at = removed.entry(gone.key).or_default();
+                    *removed_at = gone.rv.max(*removed_at);
+                }
             }
-            restore.key(*slot, state.clone())?;
+        }
+        let removed_at = |key: &Key| removed.get(key).copied().unwrap_or_default();
+        if let Some((key, _)) = keys.iter().find(|(key, rv)| removed_at(key) > **rv) {
+            return Err(format!("the entry of {key} outlives its removal"));
         }
         let mut queue = restore.finish()?;
-        let is_behind = |event: &&Event| event.rv > rows.queue.rv;
-        for event in events.iter().filter(is_behind) {
-            let floor = event.kind.key().map_or(Rv::ZERO, |key| floor(key.as_str()));
-            let row = event.kind.key().and_then(|key| rows.keys.values().find(|row| row.key == *key));
+        for event in events.iter().filter(|event| event.rv > stored.queue.rv) {
+            let floor = event.kind.key().map_or(Rv::ZERO, removed_at);
             let hit = match event.kind.key() {
                 None => "an event of the queue is replayed",
                 Some(_) if event.rv <= floor => "an event of a key that was gone is ignored",
-                Some(_) if row.is_some_and(|row| event.rv <= row.rv) => {
-                    "an event that a row has seen is ignored"
+                Some(key) if keys.get(key).is_some_and(|rv| event.rv <= *rv) => {
+                    "an event that an entry has seen is ignored"
                 }
                 Some(_) if floor > Rv::ZERO => "a key that was gone comes back",
                 Some(_) => "an event of a key is replayed",
@@ -143,43 +178,30 @@ impl Checkpoints {
     }
 
     /// The process ended: only the first transactions were committed.
-    pub(crate) fn cut(&mut self, writes: usize) -> Result<(), String> {
+    pub(crate) fn cut(&mut self, writes: usize) {
         if self.running.take().is_some() {
             self.hit("a checkpoint is cut off");
         }
         self.needed = self.needs(writes);
-        self.start = self.rows(writes)?;
+        self.start = self.stored(writes);
+        self.first = self.start.entries.first().map_or(self.start.next, |(number, _)| *number);
+        self.next = self.start.next;
         self.writes.clear();
-        Ok(())
     }
 
-    fn rows(&mut self, writes: usize) -> Result<Rows, String> {
-        let mut rows = self.start.clone();
+    fn stored(&self, writes: usize) -> Stored {
+        let mut stored = self.start.clone();
         for write in &self.writes[..writes] {
-            for gone in &write.gone {
-                let row = rows.keys.remove(&gone.slot);
-                if row.is_some_and(|row| row.key != gone.key) {
-                    return Err(format!("the tombstone row of {} removes another key's row", gone.key));
-                }
-                rows.graves.push(gone.clone());
+            for entry in &write.entries {
+                stored.entries.push((stored.next, entry.clone()));
+                stored.next += 1;
             }
-            for (slot, state) in &write.keys {
-                let other = rows.keys.iter().find(|(other, row)| *other != slot && row.key == state.key);
-                if let Some((other, _)) = other {
-                    return Err(format!("{} has a row in slot {other} and in slot {slot}", state.key));
-                }
-                if let Some(old) = rows.keys.insert(*slot, state.clone())
-                    && old.key != state.key
-                {
-                    return Err(format!("the row of {} takes the place of {}", state.key, old.key));
-                }
-            }
-            if let Some(state) = &write.completed {
-                rows.graves.retain(|gone| gone.rv > state.rv);
-                rows.queue = state.clone();
+            if let Some((state, first)) = &write.completed {
+                stored.entries.retain(|(number, _)| number >= first);
+                stored.queue = state.clone();
             }
         }
-        Ok(rows)
+        stored
     }
 
     fn hit(&mut self, what: &'static str) {

@@ -47,7 +47,7 @@ impl Journaled {
         let writes = self.store.len();
         let events = self.fixture.events[..events].to_vec();
         self.fixture.queue = self.store.recover(writes, &events).expect("the rows are consistent");
-        self.store.cut(writes).expect("the rows are consistent");
+        self.store.cut(writes);
         let start = Time::from_micros(START_MS * 1_000);
         self.fixture.rebuilt = Queue::new(self.fixture.queue.config().clone(), Rv::ZERO, start);
         for event in &events {
@@ -280,12 +280,12 @@ fn a_key_is_removed_after_the_checkpoint_has_passed_it() {
 }
 
 #[test]
-fn a_tombstone_row_covers_all_events_up_to_the_removal() {
+fn a_removal_covers_all_events_up_to_it() {
     let mut fixture = Fixture::in_mode(Mode::Keys);
     fixture.queue.journaled();
     fixture.produce([queued("a"), queued("z")]).expect("no refusal");
     let before = fixture.queue.queue_state();
-    fixture.queue.begin_checkpoint();
+    fixture.queue.begin_checkpoint(false);
     assert!(fixture.queue.capture(9, 9).removed.is_empty());
     let slot = slot(&fixture, "a");
     let a = fixture.pop();
@@ -369,20 +369,36 @@ fn replayed_events_are_not_counted_again() {
 }
 
 #[test]
-fn rows_that_do_not_fit_together_are_refused() {
+fn the_newest_entry_of_a_slot_counts_and_a_key_has_one_slot() {
     let mut fixture = Fixture::new();
     fixture.queue.journaled();
     fixture.produce([added("a", 1), added("b", 1)]).expect("no refusal");
-    let state = fixture.queue.begin_checkpoint();
+    let state = fixture.queue.begin_checkpoint(false);
     let rows: Vec<KeyState> = fixture.queue.capture(9, 9).keys.into_iter().map(|(_, row)| row).collect();
     let mut restore = Restore::new(state.clone());
-    restore.key(Slot::new(3), rows[0].clone()).expect("the slot is free");
-    assert_eq!(restore.key(Slot::new(3), rows[1].clone()), Err("slot 3 has key a and key b".to_owned()));
+    assert!(restore.key(Slot::new(3), rows[0].clone()));
+    assert!(!restore.key(Slot::new(3), rows[1].clone()), "the newest entry of a slot counts");
+    restore.removed(Slot::new(4));
+    assert!(!restore.key(Slot::new(4), rows[1].clone()), "the key was removed later");
+    let queue = restore.finish().expect("one key in one slot");
+    assert_eq!((queue.keys(), queue.table().find("a")), (1, Some(Slot::new(3))));
     let mut restore = Restore::new(state);
     for slot in [5, 2] {
-        restore.key(Slot::new(slot), rows[0].clone()).expect("the slot is free");
+        assert!(restore.key(Slot::new(slot), rows[0].clone()));
     }
     assert_eq!(restore.finish().err(), Some("key a is in slot 2 and in slot 5".to_owned()));
+}
+
+#[test]
+fn a_full_checkpoint_contains_all_keys() {
+    let mut fixture = Fixture::new();
+    fixture.queue.journaled();
+    fixture.produce([added("a", 1), added("b", 1)]).expect("no refusal");
+    for (is_full, keys) in [(false, 2), (false, 0), (true, 2), (false, 0)] {
+        fixture.queue.begin_checkpoint(is_full);
+        assert_eq!(fixture.queue.capture(9, 9).keys.len(), keys);
+        fixture.queue.end_checkpoint();
+    }
 }
 
 #[test]
@@ -391,7 +407,7 @@ fn a_chunk_of_a_checkpoint_is_bounded() {
     fixture.queue.journaled();
     fixture.produce((0..5).map(|version| updated("a", version))).expect("no refusal");
     fixture.produce([added("b", 1), added("c", 1), added("d", 1)]).expect("no refusal");
-    fixture.queue.begin_checkpoint();
+    fixture.queue.begin_checkpoint(false);
     let mut chunk = |rows, scanned| {
         let chunk = fixture.queue.capture(rows, scanned);
         (chunk.keys.iter().map(|(_, row)| row.key.to_string()).collect::<Vec<_>>().join(" "), chunk.ended)
@@ -406,7 +422,7 @@ fn a_chunk_of_a_checkpoint_is_bounded() {
     assert_eq!(chunk(9, 1), ("d".to_owned(), true));
     fixture.queue.end_checkpoint();
     fixture.call(updated("c", 2));
-    fixture.queue.begin_checkpoint();
+    fixture.queue.begin_checkpoint(false);
     let second = fixture.queue.capture(9, 9);
     assert_eq!(second.keys.len(), 1, "only changed keys");
     assert!(second.ended);
@@ -426,7 +442,7 @@ fn the_size_of_the_stored_rows_is_known_after_a_checkpoint_and_after_recovery() 
     journaled.crash(0);
     assert_eq!(journaled.fixture.queue.live_bytes(), two / 2 * 3);
     journaled.fixture.call(updated("b", 2));
-    journaled.fixture.queue.begin_checkpoint();
+    journaled.fixture.queue.begin_checkpoint(false);
     let rows = journaled.fixture.queue.capture(9, 9).keys.len();
     assert_eq!(rows, 1, "after recovery only changed rows are written");
 }

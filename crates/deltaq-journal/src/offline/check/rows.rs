@@ -1,21 +1,12 @@
 //! Checks every row on its own: its columns, checksum, format, text and references.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
 use deltaq_engine::object;
 use deltaq_types::name::Name;
 
 use super::{Examiner, Known, Severity};
+use crate::record::RunEntry;
 use crate::snapshot::{Found, Placed};
-use crate::store::{Error, KeyRow, QueueId, QueueRow, TombstoneRow};
-
-/// The keys of the current queue.
-#[derive(Default)]
-struct Seen {
-    queue: Option<QueueId>,
-    slots: HashMap<Arc<str>, u32>,
-}
+use crate::store::{Error, QueueId, QueueRow, RunRow};
 
 impl Examiner<'_> {
     pub(super) async fn check_rows(&mut self) {
@@ -26,12 +17,8 @@ impl Examiner<'_> {
         self.ended("queues", &read);
         let read = snapshot.journal(&mut |found| self.journal_row(found)).await;
         self.ended("journal", &read);
-        // Tombstones come before keys, because they decide which key rows count.
-        let read = snapshot.tombstones(&mut |found| self.tombstone(found)).await;
-        self.ended("tombstones", &read);
-        let mut seen = Seen::default();
-        let read = snapshot.keys(&mut |found| self.key(found, &mut seen)).await;
-        self.ended("keys", &read);
+        let read = snapshot.runs(&mut |found| self.run(found)).await;
+        self.ended("runs", &read);
         self.report_texts();
     }
 
@@ -66,6 +53,7 @@ impl Examiner<'_> {
             name: Some(name.clone()),
             is_deleted: row.deleted,
             checkpoint_rv: row.rv,
+            first_run: row.first_run,
             newest_rv: row.rv,
             ..Known::default()
         };
@@ -116,65 +104,41 @@ impl Examiner<'_> {
         }
     }
 
-    fn tombstone(&mut self, found: Found<TombstoneRow>) {
-        let place = self.snapshot.place("tombstones", found.id);
-        let row = match found.row {
-            Ok(row) => row,
-            Err(what) => return self.damage(None, Severity::State, &format!("{place}: {what}")),
-        };
-        let severity = self.severity_of_state(row.queue);
-        match self.decoder.tombstone(&row) {
-            Ok(gone) => match self.queues.get_mut(&row.queue) {
-                Some(known) => {
-                    known.newest_rv = known.newest_rv.max(gone.rv);
-                    let removed_at = known.removed.entry(gone.key).or_default();
-                    *removed_at = gone.rv.max(*removed_at);
-                }
-                None => self.orphan(row.queue, &place, false),
-            },
-            Err(error) => self.damage(Some(row.queue), severity, &format!("{place}: {error}")),
-        }
-    }
-
-    fn key(&mut self, found: Found<KeyRow>, seen: &mut Seen) {
-        self.report.keys += 1;
-        let place = self.snapshot.place("keys", found.id);
+    fn run(&mut self, found: Found<RunRow>) {
+        let place = self.snapshot.place("runs", found.id);
         let queue = found.queue.unwrap_or(QueueId(0));
-        let severity = self.severity_of_state(queue);
-        let row = found.row.and_then(|mut row| {
+        let is_obsolete = |known: &Known, number| known.is_deleted || number < known.first_run;
+        let number = found.row.as_ref().map_or(u64::MAX, |row| row.number);
+        let known = self.queues.get(&queue);
+        let severity = match known {
+            Some(known) if is_obsolete(known, number) => Severity::History,
+            _ => Severity::State,
+        };
+        let is_known = known.is_some();
+        let entries = found.row.and_then(|mut row| {
             self.replace_texts((queue, &place, severity), &mut row.texts)?;
-            Ok(row)
+            self.decoder.run(&row).map_err(|error| error.to_string())
         });
-        let row = match row {
-            Ok(row) => row,
+        let entries = match entries {
+            Ok(entries) => entries,
             Err(what) => return self.damage(Some(queue), severity, &format!("{place}: {what}")),
         };
-        let state = match self.decoder.key(&row) {
-            Ok((_, state)) => state,
-            Err(error) => return self.damage(Some(queue), severity, &format!("{place}: {error}")),
-        };
-        if let Some(Err(error)) = state.known.as_ref().map(|known| object::check(known.object.as_str())) {
-            let what = format!("{place}: key row {} (key {:?}): known_object: {error}", row.slot, row.key);
-            self.damage(Some(queue), severity, &what);
+        self.orphan(queue, &place, is_known);
+        for entry in entries {
+            let rv = match entry {
+                RunEntry::Removed(removed) => removed.rv,
+                RunEntry::Key(_, state) => {
+                    self.report.keys += 1;
+                    let checked = state.known.as_ref().map(|known| object::check(known.object.as_str()));
+                    if let Some(Err(error)) = checked {
+                        let what = format!("{place}: known object of key {:?}: {error}", state.key.as_str());
+                        self.damage(Some(queue), severity, &what);
+                    }
+                    state.rv
+                }
+            };
+            self.queues.entry(queue).and_modify(|known| known.newest_rv = known.newest_rv.max(rv));
         }
-        let Some(known) = self.queues.get_mut(&queue) else { return self.orphan(queue, &place, false) };
-        known.newest_rv = known.newest_rv.max(state.rv);
-        if known.removed.get(&state.key).is_some_and(|removed_at| *removed_at >= state.rv) {
-            return;
-        }
-        if seen.queue != Some(queue) {
-            *seen = Seen { queue: Some(queue), slots: HashMap::new() };
-        }
-        if let Some(slot) = seen.slots.insert(row.key.clone(), row.slot) {
-            let what = format!("{place}: key {:?} is in slot {slot} and in slot {}", row.key, row.slot);
-            self.damage(Some(queue), severity, &what);
-        }
-    }
-
-    /// Damage in the rows of a deleted queue is harmless, because these rows are being removed.
-    fn severity_of_state(&self, queue: QueueId) -> Severity {
-        let is_deleted = self.queues.get(&queue).is_some_and(|known| known.is_deleted);
-        if is_deleted { Severity::History } else { Severity::State }
     }
 
     fn orphan(&mut self, queue: QueueId, place: &str, is_known: bool) {

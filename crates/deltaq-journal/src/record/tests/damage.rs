@@ -1,13 +1,12 @@
 //! Damage to any column of any row is found.
 
-use std::sync::Arc;
-
-use deltaq_engine::id::{Rv, Slot};
+use deltaq_engine::id::Rv;
 use deltaq_engine::time::Time;
 
-use super::samples;
-use crate::record::{self, Decoder, Error, checksum, journal_rows, key_row, queue_row};
-use crate::store::{Epoch, QueueId};
+use super::{run_of, samples};
+use crate::record::{Decoder, Error, checksum, journal_rows, queue_row};
+use crate::store::{Epoch, QueueId, SharedText};
+use crate::text_id::TextId;
 
 /// The text with one bit flipped, for every bit that leaves valid UTF-8.
 fn flipped(text: &str) -> Vec<String> {
@@ -92,43 +91,21 @@ fn damage_to_a_journal_row_is_found() {
 }
 
 #[test]
-fn damage_to_a_key_row_is_found() {
-    let mut damage = Damage::new(key_row(QueueId(3), Slot::new(7), &samples::key_states()[6], false));
-    let row = damage.row.clone();
-    damage.text(&row.key, |row, text| row.key = text.into());
-    damage.text(&row.known_object.unwrap(), |row, text| row.known_object = Some(text.into()));
-    damage.text(&row.owner.unwrap(), |row, text| row.owner = Some(text.into()));
-    damage.text(&row.item.unwrap(), |row, text| row.item = Some(text));
+fn damage_to_a_run_is_found() {
+    let mut damage = Damage::new(run_of(&samples::key_states()[6], false));
+    let text = damage.row.entries.clone();
+    damage.text(&text, |row, text| row.entries = text);
     damage.number(32, |row, mask| row.queue.0 ^= low(mask));
-    damage.number(32, |row, mask| row.slot ^= low(mask));
-    damage.number(64, |row, mask| row.rv = flip(row.rv, mask));
-    damage.number(64, |row, mask| row.known_rv = row.known_rv.map(|rv| flip(rv, mask)));
+    damage.number(64, |row, mask| row.number ^= mask);
     damage.number(32, |row, mask| row.format ^= low(mask));
     damage.number(32, |row, mask| row.checksum ^= low(mask));
-    damage.with(|row| row.known_rv = None);
-    damage.with(|row| row.known_object = None);
-    damage.with(|row| row.owner = None);
-    damage.with(|row| row.item = None);
-    damage.with(|row| row.owner = Some("".into()));
-    damage.with(|row| std::mem::swap(&mut row.key, row.owner.as_mut().unwrap()));
-    damage.must_be_found(|row| Decoder::new().key(row));
-}
-
-#[test]
-fn damage_to_a_tombstone_row_is_found() {
-    let mut damage = Damage::new(record::tombstone(QueueId(3), &samples::removed()));
-    let key: Arc<str> = damage.row.key.clone();
-    damage.text(&key, |row, text| row.key = text.into());
-    damage.number(32, |row, mask| row.queue.0 ^= low(mask));
-    damage.number(32, |row, mask| row.slot ^= low(mask));
-    damage.number(64, |row, mask| row.rv = flip(row.rv, mask));
-    damage.number(32, |row, mask| row.checksum ^= low(mask));
-    damage.must_be_found(|row| Decoder::new().tombstone(row));
+    damage.with(|row| row.texts.push(SharedText { id: TextId::of("{}"), text: "{}".into() }));
+    damage.must_be_found(|row| Decoder::new().run(row));
 }
 
 #[test]
 fn damage_to_a_queue_row_is_found() {
-    let mut damage = Damage::new(queue_row(&samples::identity(), &samples::queue_states()[2]));
+    let mut damage = Damage::new(queue_row(&samples::identity(), &samples::queue_states()[2], 4..9));
     let row = damage.row.clone();
     damage.text(&row.name, |row, text| row.name = text.into());
     damage.text(&row.state, |row, text| row.state = text);
@@ -140,6 +117,8 @@ fn damage_to_a_queue_row_is_found() {
     });
     damage.with(|row| row.deleted = true);
     damage.number(64, |row, mask| row.rv = flip(row.rv, mask));
+    damage.number(64, |row, mask| row.first_run ^= mask);
+    damage.number(64, |row, mask| row.next_run ^= mask);
     damage.number(32, |row, mask| row.format ^= low(mask));
     damage.number(32, |row, mask| row.checksum ^= low(mask));
     damage.must_be_found(|row| Decoder::new().queue(row));
@@ -160,11 +139,11 @@ fn the_error_names_the_damaged_row() {
             row.checksum
         )
     );
-    let mut row = record::tombstone(QueueId(3), &samples::removed());
-    row.rv = row.rv.next();
-    let message = Decoder::new().tombstone(&row).unwrap_err().to_string();
-    assert!(message.starts_with("tombstone row 7 (queue 3, key \"sku-1\"): damaged"), "{message}");
-    let mut row = queue_row(&samples::identity(), &samples::queue_states()[0]);
+    let mut row = run_of(&samples::key_states()[6], false);
+    row.number += 1;
+    let message = Decoder::new().run(&row).unwrap_err().to_string();
+    assert!(message.starts_with("run 5 (queue 3): damaged"), "{message}");
+    let mut row = queue_row(&samples::identity(), &samples::queue_states()[0], 4..9);
     row.rv = row.rv.next();
     let message = Decoder::new().queue(&row).unwrap_err().to_string();
     assert!(message.starts_with("queue row 3 (name \"prices\"): damaged"), "{message}");
@@ -172,14 +151,14 @@ fn the_error_names_the_damaged_row() {
 
 #[test]
 fn a_row_of_an_unknown_version_is_refused() {
-    let mut row = key_row(QueueId(3), Slot::new(7), &samples::key_states()[0], false);
+    let mut row = run_of(&samples::key_states()[0], false);
     row.format = 2;
-    row.checksum = checksum::of_key_row(&row);
+    row.checksum = checksum::of_run_row(&row);
     assert_eq!(
-        Decoder::new().key(&row).unwrap_err().to_string(),
-        "key row 7 (queue 3, key \"sku-1\"): its format is version 2, and the newest that can be read here is 1"
+        Decoder::new().run(&row).unwrap_err().to_string(),
+        "run 4 (queue 3): its format is version 2, and the newest that can be read here is 1"
     );
     row.format = 0;
-    row.checksum = checksum::of_key_row(&row);
-    assert!(matches!(Decoder::new().key(&row), Err(Error::Unreadable { .. })));
+    row.checksum = checksum::of_run_row(&row);
+    assert!(matches!(Decoder::new().run(&row), Err(Error::Unreadable { .. })));
 }

@@ -13,7 +13,7 @@ use deltaq_engine::event::{
     ReplaceEnded, ViewChanges,
 };
 use deltaq_engine::follow::{FollowPhase, FollowPosition};
-use deltaq_engine::id::{Rv, Sequence, Slot, Token};
+use deltaq_engine::id::{Rv, Sequence, Token};
 use deltaq_engine::index_settings::IndexSettings;
 use deltaq_engine::initial::InitialList;
 use deltaq_engine::key::{Key, KeySpec};
@@ -34,8 +34,8 @@ use deltaq_types::range::{CENTURY, HOURS_12, SEC};
 use deltaq_types::{Bucket, Mode, RawObject, Retention};
 use fastrand::Rng;
 
-use super::{all_types, samples, types};
-use crate::record::{Decoder, journal_rows, key_row, queue_row};
+use super::{all_types, read, run_of, samples, types};
+use crate::record::{Decoder, journal_rows, queue_row};
 use crate::store::{Epoch, QueueId};
 
 const STATES: u64 = 2_000;
@@ -508,11 +508,9 @@ fn random_events_are_read_back() {
 
 #[test]
 fn random_keys_are_read_back() {
-    let mut decoder = Decoder::new();
     for seed in 0..STATES {
         let state = Dice(Rng::with_seed(seed)).key_state();
-        let row = key_row(QueueId(1), Slot::new(2), &state, false);
-        assert_eq!(decoder.key(&row), Ok((Slot::new(2), state)), "seed {seed}");
+        assert_eq!(read(&run_of(&state, false)), Ok(state), "seed {seed}");
     }
 }
 
@@ -521,7 +519,7 @@ fn random_queues_are_read_back() {
     let mut decoder = Decoder::new();
     for seed in 0..STATES {
         let state = Dice(Rng::with_seed(seed)).queue_state();
-        let read = decoder.queue(&queue_row(&samples::identity(), &state)).unwrap();
+        let read = decoder.queue(&queue_row(&samples::identity(), &state, 0..0)).unwrap();
         assert_eq!(read.state.as_ref(), Some(&state), "seed {seed}");
         let bits = |state: &QueueState| state.bucket.map(|level| level.tokens.to_bits());
         assert_eq!(read.state.as_ref().and_then(bits), bits(&state), "seed {seed}");

@@ -67,18 +67,20 @@ fn large_objects_of_keys_become_references() {
             *object = Object::from_valid(if count % 2 == 0 { &large } else { &other });
             count += 1;
         }
-        let mut row = key_row(QueueId(3), Slot::new(7), &state, true);
+        let mut row = run_of(&state, true);
         assert_eq!(row.texts.len(), count);
-        let texts = [row.item.as_deref(), row.known_object.as_deref()].into_iter().flatten();
-        assert!(texts.clone().all(|text| !text.contains(&large) && !text.contains(&other)));
-        assert_eq!(Decoder::new().key(&row), Ok((Slot::new(7), state)));
-        // A lost object makes the key unreadable, and the error names the key and the text.
+        assert!(!row.entries.contains(&large) && !row.entries.contains(&other));
+        assert!(row.bytes() >= (count * SHARED_BYTES_MIN) as u64, "texts count");
+        assert_eq!(read(&row), Ok(state.clone()));
+        // A lost object makes the run unreadable, and the error names the key and the text.
         if let Some(id) = row.texts.last().map(|last| last.id) {
             let lost = row.texts.iter_mut().filter(|shared| shared.id == id);
             lost.for_each(|shared| shared.text = "".into());
-            let named = format!("its object is lost: text {id} ");
-            let error = Decoder::new().key(&row).unwrap_err().to_string();
-            assert!(error.starts_with("key row 7 (queue 3, key ") && error.contains(&named), "{error}");
+            let error = read(&row).unwrap_err().to_string();
+            assert!(error.starts_with("run 4 (queue 3): unreadable: key "), "{error}");
+            for named in [format!("its object is lost: text {id} "), state.key.to_string()] {
+                assert!(error.contains(&named), "{error}");
+            }
         }
     }
 }

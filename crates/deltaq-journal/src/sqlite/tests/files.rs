@@ -213,28 +213,3 @@ async fn a_backup_of_a_store_in_use_is_a_store() {
     let nothing = backup(&scratch.0.join("nowhere"), &scratch.0.join("none.db")).await;
     assert!(nothing.is_err() && !scratch.0.join("none.db").exists());
 }
-
-#[tokio::test]
-async fn a_view_shows_the_known_objects() {
-    let scratch = Scratch::new();
-    let (mut store, _, _) = scratch.open().await;
-    let unknown = KeyRow { known_object: None, ..key_row(1, 1, "b", 5) };
-    let writes = Writes {
-        queues: vec![queue_row(1, 1, "one"), deleted_row()],
-        keys: vec![key_row(1, 0, "a", 4), unknown, key_row(2, 0, "c", 6)],
-        ..Writes::default()
-    };
-    store.write(writes).await.unwrap();
-    let paths = Paths::new(&scratch.data()).unwrap();
-    let mut connection = connect::reader(&paths.database).await.unwrap();
-    let all = "SELECT queue, key, owner, resource_version, object FROM known_objects";
-    let rows: Vec<(String, String, String, i64, String)> =
-        sqlx::query_as(all).fetch_all(&mut connection).await.unwrap();
-    let row = ("one".to_owned(), "a".to_owned(), "source".to_owned(), 4, "{\"name\":\"a\"}".to_owned());
-    assert_eq!(rows, [row]);
-    store.close().await;
-}
-
-fn deleted_row() -> QueueRow {
-    QueueRow { deleted: true, ..queue_row(2, 2, "two") }
-}

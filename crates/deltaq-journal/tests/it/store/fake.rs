@@ -3,13 +3,14 @@
 
 use deltaq_engine::id::Rv;
 use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use deltaq_journal::TextId;
 use deltaq_journal::store::{
-    Epoch, Error, History, JournalRow, KeyRow, Numbers, Opening, Position, QueueId, QueueRow,
-    REMOVED_BYTES_MAX, REMOVED_ROWS_MAX, Reader, References, Referring, Segment, SharedText, Size, Store,
-    TombstoneRow, Writes,
+    Epoch, Error, History, JournalRow, Numbers, Opening, PAGE_RUNS, Position, QueueId, QueueRow,
+    REMOVED_BYTES_MAX, REMOVED_ROWS_MAX, REMOVED_RUNS_MAX, Reader, References, Referring, RunRow, Segment,
+    SharedText, Size, Store, Writes,
 };
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
@@ -48,8 +49,8 @@ struct Disk {
     /// By queue and `prev_rv`.
     journal: BTreeMap<(QueueId, Rv), JournalRow>,
     queues: BTreeMap<QueueId, QueueRow>,
-    tombstones: Vec<TombstoneRow>,
-    keys: BTreeMap<(QueueId, u32), KeyRow>,
+    /// By queue and number.
+    runs: BTreeMap<(QueueId, u64), RunRow>,
     /// Rows do not have the texts to which they refer.
     texts: BTreeMap<TextId, Arc<str>>,
     /// The numbers of queues whose rows were removed.
@@ -176,9 +177,9 @@ impl FakeStore {
         self.disk.lock().apply(writes)
     }
 
-    /// Removes the rows of all keys.
-    pub(crate) fn remove_keys(&self) {
-        self.disk.lock().keys.clear();
+    /// Removes all runs.
+    pub(crate) fn remove_runs(&self) {
+        self.disk.lock().runs.clear();
     }
 
     /// Waits until a planned fault has cut the power.
@@ -240,9 +241,7 @@ impl Store for FakeStore {
 
     async fn has_rows(&mut self, queue: QueueId) -> Result<bool, Error> {
         let disk = self.disk.lock();
-        Ok(disk.journal_of(queue).next().is_some()
-            || disk.tombstones.iter().any(|stone| stone.queue == queue)
-            || disk.keys.range((queue, 0)..=(queue, u32::MAX)).next().is_some())
+        Ok(disk.journal_of(queue).next().is_some() || disk.runs_of(queue, 0..u64::MAX).next().is_some())
     }
 
     async fn references(
@@ -258,11 +257,10 @@ impl Store for FakeStore {
                 let rows = disk.journal.values();
                 rows.map(|row| (position(row.queue, row.prev_rv.get()), row.texts.clone())).collect()
             }
-            Referring::Keys => disk
-                .keys
-                .values()
-                .map(|row| (position(row.queue, row.slot.into()), row.texts.clone()))
-                .collect(),
+            Referring::Runs => {
+                let rows = disk.runs.values();
+                rows.map(|row| (position(row.queue, row.number), row.texts.clone())).collect()
+            }
         };
         let next = all.into_iter().filter(|(at, texts)| *at > after && !texts.is_empty());
         Ok(next.take(limit as usize).collect())
@@ -336,6 +334,11 @@ impl Disk {
                 return Err(failed("write two rows behind one event"));
             }
         }
+        for row in &writes.runs {
+            if self.runs.contains_key(&(row.queue, row.number)) {
+                return Err(failed("write two runs of one number"));
+            }
+        }
         let mut queues = self.queues.clone();
         queues.extend(writes.queues.into_iter().map(|row| (row.id, row)));
         let mut names = HashSet::new();
@@ -350,22 +353,19 @@ impl Disk {
             unload(&mut row.texts);
             self.journal.insert((row.queue, row.prev_rv), row);
         }
-        for stone in writes.tombstones {
-            self.keys.remove(&(stone.queue, stone.slot));
-            self.tombstones.push(stone);
-        }
-        for mut row in writes.keys {
+        for mut row in writes.runs {
             unload(&mut row.texts);
-            self.keys.insert((row.queue, row.slot), row);
+            self.runs.insert((row.queue, row.number), row);
         }
-        for (queue, rv) in writes.expired_tombstones {
-            self.remove_tombstones(|stone| stone.queue == queue && stone.rv <= rv, REMOVED_ROWS_MAX);
+        for (queue, numbers) in writes.removed_runs {
+            let end = numbers.end.min(numbers.start.saturating_add(REMOVED_RUNS_MAX.into()));
+            self.runs.retain(|(of, number), _| *of != queue || !(numbers.start..end).contains(number));
         }
         for (queue, rv) in writes.trimmed {
             self.remove_journal(queue, rv, REMOVED_ROWS_MAX, REMOVED_BYTES_MAX);
         }
         for (queue, rows) in writes.emptied {
-            self.empty(queue, rows.min(REMOVED_ROWS_MAX));
+            self.empty(queue, rows);
         }
         self.numbers = self.numbers();
         for queue in writes.forgotten {
@@ -415,6 +415,11 @@ impl Disk {
         self.journal.range((queue, Rv::ZERO)..=(queue, Rv::MAX)).map(|(_, row)| row)
     }
 
+    /// The runs of a queue with these numbers, oldest first.
+    fn runs_of(&self, queue: QueueId, numbers: Range<u64>) -> impl DoubleEndedIterator<Item = &RunRow> {
+        self.runs.range((queue, numbers.start)..(queue, numbers.end)).map(|(_, row)| row)
+    }
+
     /// Removes the oldest rows of a queue up to an event, up to both bounds.
     fn remove_journal(&mut self, queue: QueueId, rv: Rv, rows: u32, bytes: u64) {
         let mut removed = 0;
@@ -429,32 +434,20 @@ impl Disk {
         }
     }
 
-    fn remove_tombstones(&mut self, goes: impl Fn(&TombstoneRow) -> bool, rows: u32) {
-        let mut left = rows;
-        self.tombstones.retain(|stone| {
-            let goes = left > 0 && goes(stone);
-            left -= u32::from(goes);
-            !goes
-        });
-    }
-
     fn empty(&mut self, queue: QueueId, rows: u32) {
-        self.remove_journal(queue, Rv::MAX, rows, u64::MAX);
-        self.remove_tombstones(|stone| stone.queue == queue, rows);
-        let keys = self.keys.range((queue, 0)..=(queue, u32::MAX)).map(|(id, _)| *id).take(rows as usize);
-        for id in keys.collect::<Vec<_>>() {
-            self.keys.remove(&id);
+        self.remove_journal(queue, Rv::MAX, rows.min(REMOVED_ROWS_MAX), u64::MAX);
+        let runs = self.runs_of(queue, 0..u64::MAX).map(|row| row.number);
+        for number in runs.take(rows.min(REMOVED_RUNS_MAX) as usize).collect::<Vec<_>>() {
+            self.runs.remove(&(queue, number));
         }
     }
 
     /// Bytes of all texts.
     fn bytes(&self) -> u64 {
         let events = self.journal.values().map(|row| row.events.len());
-        let item = |row: &KeyRow| row.item.as_ref().map_or(0, String::len);
-        let object = |row: &KeyRow| row.known_object.as_ref().map_or(0, |object| object.len());
-        let keys = self.keys.values().map(|row| row.key.len() + item(row) + object(row));
+        let entries = self.runs.values().map(|row| row.entries.len());
         let texts = self.texts.values().map(|text| text.len());
-        events.chain(keys).chain(texts).map(|bytes| bytes as u64).sum()
+        events.chain(entries).chain(texts).map(|bytes| bytes as u64).sum()
     }
 }
 
@@ -473,17 +466,15 @@ impl Reader for FakeStore {
         ready(self.disk.lock().queues.values().cloned().collect())
     }
 
-    fn tombstones(&self, queue: QueueId) -> BoxFuture<'_, Result<Vec<TombstoneRow>, Error>> {
+    fn runs(&self, queue: QueueId, numbers: Range<u64>) -> BoxFuture<'_, Result<Vec<RunRow>, Error>> {
         let disk = self.disk.lock();
-        ready(disk.tombstones.iter().filter(|stone| stone.queue == queue).cloned().collect())
-    }
-
-    fn keys(&self, queue: QueueId, slot: u32, limit: usize) -> BoxFuture<'_, Result<Vec<KeyRow>, Error>> {
-        let disk = self.disk.lock();
-        let rows = disk.keys.range((queue, slot)..=(queue, u32::MAX)).map(|(_, row)| row.clone());
-        let mut rows: Vec<_> = rows.take(limit).collect();
+        let mut rows: Vec<_> = disk.runs_of(queue, numbers).rev().take(PAGE_RUNS).cloned().collect();
         disk.load(rows.iter_mut().flat_map(|row| &mut row.texts));
         ready(rows)
+    }
+
+    fn oldest_run(&self, queue: QueueId) -> BoxFuture<'_, Result<Option<u64>, Error>> {
+        ready(self.disk.lock().runs_of(queue, 0..u64::MAX).next().map(|row| row.number))
     }
 
     fn journal(

@@ -2,23 +2,24 @@
 
 use super::*;
 
-pub(crate) async fn keys_come_in_pages(place: &impl Place) {
+pub(crate) async fn runs_come_in_pages_newest_first(place: &impl Place) {
     let (mut store, reader, _) = place.open().await;
-    let rows: Vec<_> = (0..20).map(|n| key_row(2, n * 3, &format!("key {n}"), n.into())).collect();
-    let mut all = rows.clone();
-    // Read backwards, and between the rows of two other queues.
-    all.reverse();
-    all.extend([key_row(1, u32::MAX, "a", 1), key_row(3, 0, "a", 1)]);
-    store.write(Writes { keys: all, ..Writes::default() }).await.unwrap();
-    let page = async |slot, limit| reader.keys(QueueId(2), slot, limit).await.unwrap();
-    assert_eq!(page(0, 7).await, rows[..7]);
-    assert_eq!(page(19, 7).await, rows[7..14]);
-    assert_eq!(page(40, 7).await, rows[14..]);
-    assert_eq!(page(57, 7).await, rows[19..]);
-    assert_eq!(page(58, 7).await, []);
-    assert_eq!(page(u32::MAX, 7).await, []);
-    assert_eq!(page(3, 1).await, rows[1..2]);
-    assert_eq!(reader.keys(QueueId(1), u32::MAX, 5).await.unwrap().len(), 1);
+    let count = PAGE_RUNS as u64 + 10;
+    let rows: Vec<_> = (0..count).map(|number| run_row(2, number, &format!("key {number}"))).collect();
+    // Between the runs of two other queues.
+    let all = rows.iter().cloned().chain([run_row(1, 5, "a"), run_row(u32::MAX, 0, "a")]).collect();
+    store.write(Writes { runs: all, ..Writes::default() }).await.unwrap();
+    let page = async |numbers| reader.runs(QueueId(2), numbers).await.unwrap();
+    let newest_first =
+        |numbers: std::ops::Range<usize>| rows[numbers].iter().rev().cloned().collect::<Vec<_>>();
+    assert_eq!(page(0..u64::MAX).await, newest_first(10..PAGE_RUNS + 10));
+    assert_eq!(page(0..10).await, newest_first(0..10));
+    assert_eq!(page(4..6).await, newest_first(4..6));
+    assert_eq!(page(count..u64::MAX).await, []);
+    assert_eq!(page(0..0).await, []);
+    assert_eq!(runs(&reader, u32::MAX).await.len(), 1);
+    let oldest = async |queue| reader.oldest_run(QueueId(queue)).await.unwrap();
+    assert_eq!([oldest(1).await, oldest(2).await, oldest(3).await], [Some(5), Some(0), None]);
     store.close().await;
 }
 

@@ -2,27 +2,17 @@
 
 use super::*;
 
-pub(crate) async fn expired_tombstones_are_removed(place: &impl Place) {
+pub(crate) async fn removed_runs_are_removed(place: &impl Place) {
     let (mut store, reader, _) = place.open().await;
-    let stones: Vec<_> = (1..=5).map(|rv| tombstone_row(1, 10, "a", rv)).collect();
-    let other = tombstone_row(2, 0, "a", 1);
-    let mut all = stones.clone();
-    all.push(other.clone());
-    store.write(Writes { tombstones: all, ..Writes::default() }).await.unwrap();
-    store
-        .write(Writes {
-            expired_tombstones: vec![(QueueId(1), Rv::new(3)), (QueueId(7), Rv::new(9))],
-            ..Writes::default()
-        })
-        .await
-        .unwrap();
-    assert_eq!(reader.tombstones(QueueId(1)).await.unwrap(), stones[3..]);
-    assert_eq!(reader.tombstones(QueueId(2)).await.unwrap(), [other]);
-    store
-        .write(Writes { expired_tombstones: vec![(QueueId(1), Rv::MAX)], ..Writes::default() })
-        .await
-        .unwrap();
-    assert_eq!(reader.tombstones(QueueId(1)).await.unwrap(), []);
+    let numbers = async |queue| runs(&reader, queue).await.iter().map(|run| run.number).collect::<Vec<_>>();
+    let rows = [1, 2].into_iter().flat_map(|queue| (0..6).map(move |number| run_row(queue, number, "a")));
+    store.write(Writes { runs: rows.collect(), ..Writes::default() }).await.unwrap();
+    let remove = |removed_runs| Writes { removed_runs, ..Writes::default() };
+    store.write(remove(vec![(QueueId(1), 0..2), (QueueId(7), 0..9)])).await.unwrap();
+    assert_eq!((numbers(1).await, numbers(2).await), (vec![5, 4, 3, 2], vec![5, 4, 3, 2, 1, 0]));
+    let removed_runs = vec![(QueueId(1), 0..3), (QueueId(2), 4..5), (QueueId(2), 3..3)];
+    store.write(remove(removed_runs)).await.unwrap();
+    assert_eq!((numbers(1).await, numbers(2).await), (vec![5, 4, 3], vec![5, 3, 2, 1, 0]));
     store.close().await;
 }
 
@@ -50,22 +40,23 @@ pub(crate) async fn trimmed_rows_are_removed(place: &impl Place) {
 pub(crate) async fn one_write_removes_a_bounded_number_of_rows(place: &impl Place) {
     let (mut store, reader, _) = place.open().await;
     let most = u64::from(REMOVED_ROWS_MAX);
+    let most_runs = u64::from(REMOVED_RUNS_MAX);
     let writes = Writes {
-        tombstones: (1..=most + 2).map(|rv| tombstone_row(1, 0, "a", rv)).collect(),
+        runs: (0..most_runs + 2).map(|number| run_row(1, number, "a")).collect(),
         ..journal(journal_rows(1, most + 2))
     };
     store.write(writes).await.unwrap();
     let remove = Writes {
         trimmed: vec![(QueueId(1), Rv::new(most + 1))],
-        expired_tombstones: vec![(QueueId(1), Rv::new(most + 1))],
+        removed_runs: vec![(QueueId(1), 0..u64::MAX)],
         ..Writes::default()
     };
     store.write(remove.clone()).await.unwrap();
     assert_eq!(rvs(&reader, 1).await, [most + 1, most + 2], "the oldest go");
-    assert_eq!(reader.tombstones(QueueId(1)).await.unwrap().len(), 2);
+    assert_eq!(runs(&reader, 1).await.len(), 2);
     store.write(remove).await.unwrap();
     assert_eq!(rvs(&reader, 1).await, [most + 2]);
-    assert_eq!(reader.tombstones(QueueId(1)).await.unwrap().len(), 1);
+    assert_eq!(runs(&reader, 1).await.len(), 2, "the numbers from 0 on are gone");
     // Three rows, each larger than the bound of one write: they are removed one by one.
     let events = "e".repeat(usize::try_from(REMOVED_BYTES_MAX).unwrap() + 1);
     let large = |id| JournalRow { events: events.clone(), ..journal_row(2, id..=id, "a") };
@@ -83,32 +74,22 @@ pub(crate) async fn emptying_a_queue_leaves_other_queues_alone(place: &impl Plac
     let (mut store, reader, _) = place.open().await;
     let rows = |queue: u32| {
         let first = u64::from(queue) * 10;
-        let keys: Vec<_> = (0..5).map(|slot| key_row(queue, slot, "a", 1)).collect();
-        let stones: Vec<_> = (1..=5).map(|rv| tombstone_row(queue, 9, "a", rv)).collect();
+        let runs: Vec<_> = (0..5).map(|number| run_row(queue, number, "a")).collect();
         let rows: Vec<_> = (1..=5).map(|rv| journal_row(queue, rv..=rv, "a")).collect();
-        Writes {
-            keys,
-            tombstones: stones,
-            queues: vec![queue_row(queue, first, &first.to_string())],
-            ..journal(rows)
-        }
+        Writes { runs, queues: vec![queue_row(queue, first, &first.to_string())], ..journal(rows) }
     };
     for queue in 1..=3 {
         store.write(rows(queue)).await.unwrap();
     }
-    let left = async || {
-        let stones = reader.tombstones(QueueId(2)).await.unwrap().len();
-        (keys(&reader, 2).await.len(), stones, all_rows(&reader, 2).await.len())
-    };
+    let left = async || (runs(&reader, 2).await.len(), all_rows(&reader, 2).await.len());
     let emptied = Writes { emptied: vec![(QueueId(2), 3), (QueueId(8), 3)], ..Writes::default() };
     for count in [2, 0, 0] {
         store.write(emptied.clone()).await.unwrap();
-        assert_eq!(left().await, (count, count, count));
+        assert_eq!(left().await, (count, count));
     }
     for queue in [1, 3] {
         let rows = rows(queue);
-        assert_eq!(keys(&reader, queue).await, rows.keys);
-        assert_eq!(reader.tombstones(QueueId(queue)).await.unwrap(), rows.tombstones);
+        assert!(runs(&reader, queue).await.into_iter().rev().eq(rows.runs));
         assert_eq!(all_rows(&reader, queue).await, rows.journal);
     }
     assert_eq!(reader.queues().await.unwrap().len(), 3, "what is left of a queue stays");

@@ -16,9 +16,9 @@ use deltaq_engine::id::Rv;
 use deltaq_engine::time::Time;
 use deltaq_journal::TextId;
 use deltaq_journal::store::{
-    BEFORE_ALL_ROWS, Epoch, Error, JournalRow, KeyRow, LISTED_ROWS_MAX, Numbers, Opening, QueueId, QueueRow,
-    REMOVED_BYTES_MAX, REMOVED_ROWS_MAX, Reader, Referring, Segment, SharedText, Size, Store, TombstoneRow,
-    Writes,
+    BEFORE_ALL_ROWS, Epoch, Error, JournalRow, LISTED_ROWS_MAX, Numbers, Opening, PAGE_RUNS, QueueId,
+    QueueRow, REMOVED_BYTES_MAX, REMOVED_ROWS_MAX, REMOVED_RUNS_MAX, Reader, Referring, RunRow, Segment,
+    SharedText, Size, Store, Writes,
 };
 
 pub(crate) use self::reading::*;
@@ -84,13 +84,13 @@ macro_rules! suite {
         $crate::store::suite!(@ $place;
             a_new_store_is_empty_and_clean,
             written_rows_are_read_and_survive_a_restart,
-            rows_replace_rows_of_the_same_id_or_slot,
-            a_tombstone_removes_the_row_of_its_slot,
+            a_queue_row_replaces_the_row_of_its_id,
+            runs_are_only_added,
             the_fields_are_written_in_order,
             writes_are_atomic,
             one_write_takes_many_rows,
             texts_are_returned_unchanged,
-            expired_tombstones_are_removed,
+            removed_runs_are_removed,
             trimmed_rows_are_removed,
             one_write_removes_a_bounded_number_of_rows,
             emptying_a_queue_leaves_other_queues_alone,
@@ -98,7 +98,7 @@ macro_rules! suite {
             numbers_of_forgotten_queues_are_retained,
             a_write_of_an_earlier_epoch_is_fenced,
             reopening_keeps_all_rows,
-            keys_come_in_pages,
+            runs_come_in_pages_newest_first,
             the_journal_comes_in_pages,
             the_journal_starts_within_a_row,
             history_is_paged_newest_first,
@@ -142,24 +142,9 @@ fn journal_rows(queue: u32, count: u64) -> Vec<JournalRow> {
     (1..=count).map(|rv| journal_row(queue, rv..=rv, "a")).collect()
 }
 
-fn key_row(queue: u32, slot: u32, key: &str, rv: u64) -> KeyRow {
-    KeyRow {
-        queue: QueueId(queue),
-        slot,
-        key: key.into(),
-        rv: Rv::new(rv),
-        known_rv: Some(Rv::new(rv)),
-        known_object: Some(format!("{{\"name\":\"{key}\"}}").into()),
-        owner: Some("source".into()),
-        texts: Vec::new(),
-        item: Some("{}".to_owned()),
-        format: 1,
-        checksum: u32::MAX,
-    }
-}
-
-fn tombstone_row(queue: u32, slot: u32, key: &str, rv: u64) -> TombstoneRow {
-    TombstoneRow { queue: QueueId(queue), slot, key: key.into(), rv: Rv::new(rv), checksum: 5 }
+fn run_row(queue: u32, number: u64, key: &str) -> RunRow {
+    let entries = format!("[{{\"slot\":1,\"key\":{},\"rv\":{number}}}]", serde_json::Value::from(key));
+    RunRow { queue: QueueId(queue), number, format: 1, texts: Vec::new(), entries, checksum: u32::MAX }
 }
 
 fn queue_row(id: u32, version: u64, name: &str) -> QueueRow {
@@ -171,6 +156,8 @@ fn queue_row(id: u32, version: u64, name: &str) -> QueueRow {
         created_at: Time::from_micros(7),
         deleted: false,
         rv: Rv::new(3),
+        first_run: 2,
+        next_run: 1 << 50,
         state: "{\"paused\":false}".to_owned(),
         format: 1,
         checksum: 6,
@@ -181,8 +168,15 @@ fn journal(rows: Vec<JournalRow>) -> Writes {
     Writes { journal: rows, ..Writes::default() }
 }
 
-async fn keys(reader: &Arc<dyn Reader>, queue: u32) -> Vec<KeyRow> {
-    reader.keys(QueueId(queue), 0, usize::MAX).await.unwrap()
+/// All runs of a queue, newest first.
+async fn runs(reader: &Arc<dyn Reader>, queue: u32) -> Vec<RunRow> {
+    let (mut found, mut end) = (Vec::new(), u64::MAX);
+    loop {
+        let page = reader.runs(QueueId(queue), 0..end).await.unwrap();
+        let Some(last) = page.last() else { return found };
+        end = last.number;
+        found.extend(page);
+    }
 }
 
 async fn all_rows(reader: &Arc<dyn Reader>, queue: u32) -> Vec<JournalRow> {

@@ -12,8 +12,8 @@ fn referring(queue: u32, rv: u64, texts: &[SharedText]) -> JournalRow {
     JournalRow { texts: texts.to_vec(), text_bytes, ..journal_row(queue, rv..=rv, "a") }
 }
 
-fn referring_key(queue: u32, slot: u32, texts: &[SharedText]) -> KeyRow {
-    KeyRow { texts: texts.to_vec(), ..key_row(queue, slot, "a", 1) }
+fn referring_run(queue: u32, number: u64, texts: &[SharedText]) -> RunRow {
+    RunRow { texts: texts.to_vec(), ..run_row(queue, number, "a") }
 }
 
 pub(crate) async fn texts_are_stored_once_and_loaded_with_their_rows(place: &impl Place) {
@@ -21,7 +21,7 @@ pub(crate) async fn texts_are_stored_once_and_loaded_with_their_rows(place: &imp
     let texts = ["{}", "\0é🦀", &"x".repeat(3 << 20)].map(text);
     let first = Writes {
         texts: texts.to_vec(),
-        keys: vec![referring_key(1, 1, &texts[1..]), key_row(1, 2, "b", 2)],
+        runs: vec![run_row(1, 2, "b"), referring_run(1, 1, &texts[1..])],
         ..journal(vec![referring(1, 1, &texts), journal_row(1, 2..=2, "a")])
     };
     store.write(first.clone()).await.unwrap();
@@ -29,7 +29,7 @@ pub(crate) async fn texts_are_stored_once_and_loaded_with_their_rows(place: &imp
     store.write(again.clone()).await.unwrap();
     let check = async |reader: &Arc<dyn Reader>| {
         assert_eq!(all_rows(reader, 1).await, first.journal);
-        assert_eq!(keys(reader, 1).await, first.keys);
+        assert_eq!(runs(reader, 1).await, first.runs);
         assert_eq!(all_rows(reader, 2).await, again.journal);
         let (history, _) = reader.history(QueueId(1), Rv::MAX, usize::MAX).await.unwrap();
         assert_eq!(history, [first.journal[1].clone(), first.journal[0].clone()]);
@@ -75,18 +75,18 @@ pub(crate) async fn references_and_texts_are_listed(place: &impl Place) {
         let rows = (1..).zip(&own).flat_map(|(n, shared)| {
             [referring(queue, 2 * n, &[(*shared).clone()]), journal_row(queue, 2 * n + 1..=2 * n + 1, "a")]
         });
-        let keys = (0..).zip(&own).flat_map(|(n, shared)| {
-            [referring_key(queue, 2 * n, &[(*shared).clone()]), key_row(queue, 2 * n + 1, "b", 1)]
+        let runs = (0..).zip(&own).flat_map(|(n, shared)| {
+            [referring_run(queue, 2 * n, &[(*shared).clone()]), run_row(queue, 2 * n + 1, "b")]
         });
         let own_texts = own.iter().map(|shared| (*shared).clone()).collect();
         store
-            .write(Writes { texts: own_texts, keys: keys.collect(), ..journal(rows.collect()) })
+            .write(Writes { texts: own_texts, runs: runs.collect(), ..journal(rows.collect()) })
             .await
             .unwrap();
     }
     let mut ids: Vec<_> = texts.iter().map(|shared| shared.id).collect();
     ids.sort_unstable();
-    let tables = [Referring::Journal, Referring::Keys].into_iter();
+    let tables = [Referring::Journal, Referring::Runs].into_iter();
     for (table, limit) in tables.flat_map(|table| [1, 7, LISTED_ROWS_MAX].map(|limit| (table, limit))) {
         let (mut found, mut after) = (Vec::new(), BEFORE_ALL_ROWS);
         loop {
@@ -137,18 +137,18 @@ pub(crate) async fn rows_of_a_lost_text_are_read_without_it(place: &impl Place) 
     let damaged = SharedText { text: "damaged".into(), ..changed.clone() };
     let rows = [&gone, &changed, &here].map(std::slice::from_ref);
     let rows: Vec<_> = (1..).zip(rows).map(|(rv, texts)| referring(1, rv, texts)).collect();
-    let keys_of_all = vec![referring_key(1, 1, &[here.clone(), gone.clone(), changed.clone()])];
+    let run_of_all = vec![referring_run(1, 1, &[here.clone(), gone.clone(), changed.clone()])];
     let texts = vec![here.clone(), gone.clone(), damaged];
-    store.write(Writes { texts, keys: keys_of_all, ..journal(rows) }).await.unwrap();
+    store.write(Writes { texts, runs: run_of_all, ..journal(rows) }).await.unwrap();
     store.write(Writes { unused_texts: vec![gone.id], ..Writes::default() }).await.unwrap();
     let read = async || {
         let (history, _) = reader.history(QueueId(1), Rv::MAX, 9_000).await.unwrap();
-        let (journal, keys) = (all_rows(&reader, 1).await, keys(&reader, 1).await);
+        let (journal, runs) = (all_rows(&reader, 1).await, runs(&reader, 1).await);
         let texts = |rows: &[JournalRow]| {
             rows.iter().map(|row| row.texts[0].text.to_string()).collect::<Vec<_>>().join(",")
         };
-        let key = keys[0].texts.iter().map(|shared| shared.text.to_string()).collect::<Vec<_>>().join(",");
-        [texts(&journal), texts(&history), key]
+        let run = runs[0].texts.iter().map(|shared| shared.text.to_string()).collect::<Vec<_>>().join(",");
+        [texts(&journal), texts(&history), run]
     };
     assert_eq!(read().await, [",,here", "here,,", "here,,"]);
     // Another row that has the text makes it whole.

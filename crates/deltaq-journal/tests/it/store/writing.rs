@@ -6,8 +6,8 @@ pub(crate) async fn a_new_store_is_empty_and_clean(place: &impl Place) {
     let (mut store, reader, opening) = place.open().await;
     assert_eq!(opening, Opening { clean: true, numbers: Numbers::default(), epoch: Epoch(1), ..opening });
     assert_eq!(reader.queues().await.unwrap(), []);
-    assert_eq!(reader.tombstones(QueueId(1)).await.unwrap(), []);
-    assert_eq!(keys(&reader, 1).await, []);
+    assert_eq!(runs(&reader, 1).await, []);
+    assert_eq!(reader.oldest_run(QueueId(1)).await.unwrap(), None);
     assert_eq!(all_rows(&reader, 1).await, []);
     assert_eq!(reader.history(QueueId(1), Rv::MAX, 100).await.unwrap(), (Vec::new(), None));
     assert_eq!(reader.segments(QueueId(1), 100).await.unwrap(), []);
@@ -19,12 +19,7 @@ pub(crate) async fn written_rows_are_read_and_survive_a_restart(place: &impl Pla
     let writes = Writes {
         journal: vec![journal_row(1, 1..=4, "a"), journal_row(2, 1..=1, "b")],
         queues: vec![queue_row(1, 1, "one"), QueueRow { deleted: true, ..queue_row(2, 2, "two") }],
-        tombstones: vec![tombstone_row(1, 9, "gone", 2), tombstone_row(2, 0, "other", 1)],
-        keys: vec![
-            key_row(1, 0, "a", 4),
-            KeyRow { known_rv: None, known_object: None, owner: None, ..key_row(1, 7, "b", 3) },
-            KeyRow { item: None, ..key_row(2, u32::MAX, "c", 1) },
-        ],
+        runs: vec![run_row(1, 1 << 40, "b"), run_row(1, 0, "a"), run_row(2, 1, "c")],
         clean: Some(false),
         ..Writes::default()
     };
@@ -32,10 +27,8 @@ pub(crate) async fn written_rows_are_read_and_survive_a_restart(place: &impl Pla
     store.write(writes.clone()).await.unwrap();
     let check = async |reader: &Arc<dyn Reader>| {
         assert_eq!(reader.queues().await.unwrap(), writes.queues);
-        assert_eq!(reader.tombstones(QueueId(1)).await.unwrap(), writes.tombstones[..1]);
-        assert_eq!(reader.tombstones(QueueId(2)).await.unwrap(), writes.tombstones[1..]);
-        assert_eq!(keys(reader, 1).await, writes.keys[..2]);
-        assert_eq!(keys(reader, 2).await, writes.keys[2..]);
+        assert_eq!(runs(reader, 1).await, writes.runs[..2]);
+        assert_eq!(runs(reader, 2).await, writes.runs[2..]);
         assert_eq!(all_rows(reader, 1).await, writes.journal[..1]);
         assert_eq!(all_rows(reader, 2).await, writes.journal[1..]);
     };
@@ -51,63 +44,49 @@ pub(crate) async fn written_rows_are_read_and_survive_a_restart(place: &impl Pla
     store.close().await;
 }
 
-pub(crate) async fn rows_replace_rows_of_the_same_id_or_slot(place: &impl Place) {
+pub(crate) async fn a_queue_row_replaces_the_row_of_its_id(place: &impl Place) {
     let (mut store, reader, _) = place.open().await;
-    let first = Writes {
-        queues: vec![queue_row(1, 1, "one"), queue_row(2, 2, "two")],
-        keys: vec![key_row(1, 0, "a", 1), key_row(1, 1, "b", 2), key_row(2, 1, "c", 3)],
-        ..Writes::default()
-    };
-    store.write(first.clone()).await.unwrap();
-    // Another key in the same slot, and a queue whose name a deletion in the same write frees.
+    let first = vec![queue_row(1, 1, "one"), queue_row(2, 2, "two")];
+    store.write(Writes { queues: first.clone(), ..Writes::default() }).await.unwrap();
+    // A deletion in the same write frees the name.
     let deleted = QueueRow { deleted: true, ..queue_row(1, 3, "one") };
-    let again = Writes {
-        queues: vec![deleted.clone(), queue_row(3, 4, "one")],
-        keys: vec![key_row(1, 1, "d", 4)],
-        ..Writes::default()
-    };
-    store.write(again.clone()).await.unwrap();
-    assert_eq!(reader.queues().await.unwrap(), [deleted, first.queues[1].clone(), again.queues[1].clone()]);
-    assert_eq!(keys(&reader, 1).await, [first.keys[0].clone(), again.keys[0].clone()]);
-    assert_eq!(keys(&reader, 2).await, first.keys[2..]);
+    let again = QueueRow { first_run: 7, next_run: 9, ..queue_row(3, 4, "one") };
+    let queues = vec![deleted.clone(), again.clone()];
+    store.write(Writes { queues, ..Writes::default() }).await.unwrap();
+    assert_eq!(reader.queues().await.unwrap(), [deleted, first[1].clone(), again.clone()]);
+    let later = QueueRow { first_run: 9, next_run: 1 << 60, rv: Rv::new(99), ..again };
+    store.write(Writes { queues: vec![later.clone()], ..Writes::default() }).await.unwrap();
+    assert_eq!(reader.queues().await.unwrap()[2], later);
     store.close().await;
 }
 
-pub(crate) async fn a_tombstone_removes_the_row_of_its_slot(place: &impl Place) {
+pub(crate) async fn runs_are_only_added(place: &impl Place) {
     let (mut store, reader, _) = place.open().await;
-    let rows = vec![key_row(1, 0, "a", 1), key_row(1, 1, "b", 2), key_row(2, 1, "c", 3)];
-    store.write(Writes { keys: rows.clone(), ..Writes::default() }).await.unwrap();
-    // The slot of "none" has no row.
-    let stones = vec![tombstone_row(1, 1, "b", 5), tombstone_row(1, 2, "none", 6)];
-    store.write(Writes { tombstones: stones.clone(), ..Writes::default() }).await.unwrap();
-    assert_eq!(keys(&reader, 1).await, rows[..1]);
-    assert_eq!(keys(&reader, 2).await, rows[2..]);
-    assert_eq!(reader.tombstones(QueueId(1)).await.unwrap(), stones);
-    // A slot may be used and freed several times; each tombstone counts.
-    let again = tombstone_row(1, 1, "z", 9);
-    store.write(Writes { tombstones: vec![again.clone()], ..Writes::default() }).await.unwrap();
-    assert_eq!(reader.tombstones(QueueId(1)).await.unwrap().len(), 3);
-    assert!(reader.tombstones(QueueId(1)).await.unwrap().contains(&again));
+    let first = run_row(1, 4, "a");
+    store.write(Writes { runs: vec![first.clone()], ..Writes::default() }).await.unwrap();
+    let again = vec![run_row(1, 5, "b"), run_row(1, 4, "b")];
+    store.write(Writes { runs: again.clone(), ..Writes::default() }).await.unwrap_err();
+    store.reopen().await.unwrap();
+    assert_eq!(runs(&reader, 1).await, std::slice::from_ref(&first));
+    store.write(Writes { runs: again[..1].to_vec(), ..Writes::default() }).await.unwrap();
+    assert_eq!(runs(&reader, 1).await, [again[0].clone(), first]);
     store.close().await;
 }
 
 pub(crate) async fn the_fields_are_written_in_order(place: &impl Place) {
     let (mut store, reader, _) = place.open().await;
-    // The tombstone of the previous key of a slot comes before the row of its present key. A row of the same
-    // write can be removed.
+    // A row of the same write can be removed.
     let writes = Writes {
         journal: journal_rows(1, 3),
-        tombstones: vec![tombstone_row(1, 4, "old", 1), tombstone_row(1, 5, "older", 2)],
-        keys: vec![key_row(1, 4, "new", 3), key_row(2, 0, "emptied", 1)],
-        expired_tombstones: vec![(QueueId(1), Rv::new(1))],
+        runs: vec![run_row(1, 4, "old"), run_row(1, 5, "new"), run_row(2, 0, "emptied")],
+        removed_runs: vec![(QueueId(1), 0..5)],
         trimmed: vec![(QueueId(1), Rv::new(2))],
         emptied: vec![(QueueId(2), 10)],
         ..Writes::default()
     };
     store.write(writes.clone()).await.unwrap();
-    assert_eq!(keys(&reader, 1).await, writes.keys[..1]);
-    assert_eq!(keys(&reader, 2).await, []);
-    assert_eq!(reader.tombstones(QueueId(1)).await.unwrap(), writes.tombstones[1..]);
+    assert_eq!(runs(&reader, 1).await, writes.runs[1..2]);
+    assert_eq!(runs(&reader, 2).await, []);
     assert_eq!(all_rows(&reader, 1).await, writes.journal[2..]);
     store.close().await;
 }
@@ -147,17 +126,12 @@ pub(crate) async fn one_write_takes_many_rows(place: &impl Place) {
     assert_eq!(rvs(&reader, 1).await, (1..next).collect::<Vec<_>>());
     let writes = Writes {
         queues: (1..=100).map(|id| queue_row(id, id.into(), &format!("queue {id}"))).collect(),
-        keys: (0..150).map(|slot| key_row(1, slot, &format!("key {slot}"), slot.into())).collect(),
-        tombstones: (200..350).map(|slot| tombstone_row(1, slot, "gone", slot.into())).collect(),
+        runs: (0..150).rev().map(|number| run_row(1, number, &format!("key {number}"))).collect(),
         ..Writes::default()
     };
     store.write(writes.clone()).await.unwrap();
     assert_eq!(reader.queues().await.unwrap(), writes.queues);
-    assert_eq!(keys(&reader, 1).await, writes.keys);
-    assert_eq!(reader.tombstones(QueueId(1)).await.unwrap(), writes.tombstones);
-    let stones = (0..149).map(|slot| tombstone_row(1, slot, "gone", 900)).collect();
-    store.write(Writes { tombstones: stones, ..Writes::default() }).await.unwrap();
-    assert_eq!(keys(&reader, 1).await, writes.keys[149..]);
+    assert_eq!(runs(&reader, 1).await, writes.runs);
     store.close().await;
 }
 
@@ -170,13 +144,7 @@ pub(crate) async fn texts_are_returned_unchanged(place: &impl Place) {
         let rv = u64::from(index) + 1;
         let row = journal_row(1, rv..=rv, "");
         writes.journal.push(JournalRow { events: text.to_owned(), at: Time::from_micros(u64::MAX), ..row });
-        writes.keys.push(KeyRow {
-            known_object: Some(text.into()),
-            owner: Some(text.into()),
-            item: Some(text.to_owned()),
-            ..key_row(u32::MAX, u32::MAX - 20 + index, text, rv)
-        });
-        writes.tombstones.push(tombstone_row(1, index, text, rv));
+        writes.runs.insert(0, RunRow { entries: text.to_owned(), ..run_row(u32::MAX, rv, "") });
         // A name is short.
         let row = queue_row(index, rv, if text.len() > 1_000 { "large" } else { text });
         writes.queues.push(QueueRow {
@@ -187,8 +155,7 @@ pub(crate) async fn texts_are_returned_unchanged(place: &impl Place) {
     }
     store.write(writes.clone()).await.unwrap();
     assert_eq!(all_rows(&reader, 1).await, writes.journal);
-    assert_eq!(keys(&reader, u32::MAX).await, writes.keys);
-    assert_eq!(reader.tombstones(QueueId(1)).await.unwrap(), writes.tombstones);
+    assert_eq!(runs(&reader, u32::MAX).await, writes.runs);
     assert_eq!(reader.queues().await.unwrap(), writes.queues);
     store.close().await;
 }
@@ -198,16 +165,14 @@ pub(crate) async fn reopening_keeps_all_rows(place: &impl Place) {
     store.reopen().await.unwrap();
     let writes = Writes {
         queues: vec![queue_row(1, 1, "one")],
-        keys: vec![key_row(1, 0, "a", 1)],
-        tombstones: vec![tombstone_row(1, 1, "b", 1)],
+        runs: vec![run_row(1, 0, "a")],
         ..journal(journal_rows(1, 2))
     };
     store.write(writes.clone()).await.unwrap();
     for _ in 0..2 {
         store.reopen().await.unwrap();
         assert_eq!(reader.queues().await.unwrap(), writes.queues);
-        assert_eq!(keys(&reader, 1).await, writes.keys);
-        assert_eq!(reader.tombstones(QueueId(1)).await.unwrap(), writes.tombstones);
+        assert_eq!(runs(&reader, 1).await, writes.runs);
         assert_eq!(all_rows(&reader, 1).await, writes.journal);
     }
     store.write(journal(vec![journal_row(1, 3..=3, "a")])).await.unwrap();
@@ -220,11 +185,11 @@ pub(crate) async fn upkeep_returns_the_size(place: &impl Place) {
     let before = store.upkeep().await.unwrap();
     // A store may compress texts, so these are random.
     let mut random = fastrand::Rng::with_seed(1);
-    let rows = (0..100).map(|n| {
-        let item = std::iter::repeat_with(|| random.alphanumeric()).take(20_000).collect();
-        KeyRow { item: Some(item), ..key_row(1, n, "a", 1) }
+    let rows = (0..100).map(|number| {
+        let entries = std::iter::repeat_with(|| random.alphanumeric()).take(20_000).collect();
+        RunRow { entries, ..run_row(1, number, "a") }
     });
-    store.write(Writes { keys: rows.collect(), ..Writes::default() }).await.unwrap();
+    store.write(Writes { runs: rows.collect(), ..Writes::default() }).await.unwrap();
     let after = store.upkeep().await.unwrap();
     assert!(after.bytes >= before.bytes + 900_000, "{before:?} {after:?}");
     assert!(after.free <= after.bytes);
