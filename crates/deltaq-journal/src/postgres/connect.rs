@@ -9,7 +9,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions as _, Executor as _, RawSql, Row as _};
 use tokio::time::error::Elapsed;
 
 use super::Settings;
-use super::error::{database, within};
+use super::error::{Reported, database, within};
 use super::owner::{Member, Tenure};
 use super::{rows, sql};
 use crate::store::{Epoch, Error, Numbers, Opening, REMEDY};
@@ -89,18 +89,22 @@ pub async fn away(settings: &Settings) -> Option<String> {
 fn is_passing(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Io(error) => !with_causes(error).contains("certificate"),
-        sqlx::Error::Database(error) => {
-            error.code().is_some_and(|code| PASSING.iter().any(|passing| code.starts_with(passing)))
-        }
+        sqlx::Error::Database(error) => error.code().is_some_and(|code| is_passing_code(&code)),
         _ => false,
     }
 }
 
-/// Whether an operation has failed because its connection broke or the database did not respond.
+fn is_passing_code(code: &str) -> bool {
+    PASSING.iter().any(|passing| code.starts_with(passing))
+}
+
+/// Whether an operation has failed because its connection broke, or because the database did not respond or refused it for
+/// the moment.
 #[must_use]
 pub fn is_broken(error: &Error) -> bool {
     let Error::Failed { source: Some(source), .. } = error else { return false };
-    source.is::<Elapsed>() || source.downcast_ref().is_some_and(is_passing)
+    let is_refused = source.downcast_ref::<Reported>().is_some_and(|error| is_passing_code(&error.code));
+    source.is::<Elapsed>() || is_refused || source.downcast_ref().is_some_and(is_passing)
 }
 
 /// Connects to the first host that responds, which may be a standby.

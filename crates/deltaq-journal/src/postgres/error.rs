@@ -32,16 +32,23 @@ pub(super) fn database(doing: impl Into<String>, error: sqlx::Error) -> Error {
     }
 }
 
-/// The error without the location in PostgreSQL's source code.
+/// An error of PostgreSQL, without the location in its source code.
+#[derive(Debug, thiserror::Error)]
+#[error("PostgreSQL says: {text} ({code}){}", hint(.code))]
+pub(super) struct Reported {
+    text: String,
+    /// The SQLSTATE.
+    pub(super) code: String,
+}
+
+fn hint(code: &str) -> &'static str {
+    if code == WRONG_PASSWORD { "; the password comes from PGPASSWORD, PGPASSFILE or ~/.pgpass" } else { "" }
+}
+
 fn cause(error: sqlx::Error) -> Box<dyn std::error::Error + Send + Sync> {
     let sqlx::Error::Database(database) = &error else { return error.into() };
-    let (text, code) = (database.message(), database.code().unwrap_or_default());
-    let hint = if code == WRONG_PASSWORD {
-        "; the password comes from PGPASSWORD, PGPASSFILE or ~/.pgpass"
-    } else {
-        ""
-    };
-    format!("PostgreSQL says: {text} ({code}){hint}").into()
+    let (text, code) = (database.message().to_owned(), database.code().unwrap_or_default().into_owned());
+    Reported { text, code }.into()
 }
 
 /// Waits for a reply from the database, but at most for the time `longest`. The outcome of an operation that takes

@@ -55,6 +55,18 @@ async fn a_user_without_rights_gets_a_sentence() {
     store.close().await;
 }
 
+/// A start must not end because the database had no free connection for a moment.
+#[tokio::test]
+async fn a_refusal_that_may_pass_is_told_from_one_that_does_not() {
+    let cluster = Cluster::start();
+    cluster.sql("CREATE ROLE crowded LOGIN CONNECTION LIMIT 0");
+    for (user, passes) in [("crowded", true), ("nobody", false)] {
+        let error =
+            try_open(&cluster.url().replace("deltaq@", &format!("{user}@"))).await.expect_err("no store");
+        assert_eq!(deltaq_journal::postgres::is_broken(&error), passes, "{error:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_missing_database_or_user_gets_a_sentence() {
     let cluster = Cluster::start();
