@@ -134,6 +134,10 @@ clients client *args:
 informer-faults client faults="1000":
     python3 tests/clients/run.py --client {{client}} --scenario informer-random-faults --faults {{faults}}
 
+# Count the instructions of the engine, and compare them with the committed figures. `--update` writes the figures.
+instructions *args:
+    ./scripts/instructions.py {{args}}
+
 # Measure the Python worker beside raw HTTP.
 bench-python *args:
     cargo build --release --locked

@@ -28,6 +28,7 @@ need prometheus promtool
 need chromium chromium
 need chromium-driver chromedriver
 need nginx nginx
+need valgrind valgrind
 ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1 || missing+=(postgresql)
 need pgbouncer pgbouncer
 need etcd-server etcd

@@ -76,6 +76,7 @@ compiling() {
     # With the examples, so that the dependencies have the features for which clippy has checked them.
     step "docs" env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --lib --examples --document-private-items --locked
     step "doctests" doctests
+    step "instructions" ./scripts/instructions.py
     step "packages" ./scripts/rust-packages.sh
     step "advisories" advisories
 }
