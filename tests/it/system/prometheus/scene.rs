@@ -69,8 +69,7 @@ impl Scene {
             let _refused = caller.call("POST", &format!("{QUEUE}/add"), &json!({"key": "a"}));
             let _unready = caller.call("GET", "/readyz", &Value::Null);
         });
-        // Prometheus already has one of the connections, and keeps it.
-        self.run("capped", |caller, _| caller.fill());
+        self.run("capped", Caller::fill);
     }
 
     /// Causes a key that a worker keeps, a key that a worker rejects, and a disk that fails after its first commit.

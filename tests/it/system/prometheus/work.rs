@@ -23,8 +23,8 @@ const EXPIRED: usize = 15;
 pub(super) struct Caller {
     address: SocketAddr,
     connection: Connection,
-    /// Idle connections that count in the limit.
-    idle: Vec<Connection>,
+    /// Connections with a call in progress.
+    busy: Vec<Connection>,
     settled: usize,
     /// A lease that is not settled in time.
     forgotten: Value,
@@ -35,7 +35,7 @@ pub(super) struct Caller {
 impl Caller {
     pub(super) fn new(address: SocketAddr) -> Self {
         let connection = Connection::open(address).expect("the server listens");
-        Self { address, connection, idle: Vec::new(), settled: 0, forgotten: Value::Null, settle: json!({}) }
+        Self { address, connection, busy: Vec::new(), settled: 0, forgotten: Value::Null, settle: json!({}) }
     }
 
     /// Makes a call. Returns status and body of the reply. `body` is JSON; `Null` is no body.
@@ -53,17 +53,24 @@ impl Caller {
         answer
     }
 
-    /// Opens connections until one is refused.
-    pub(super) fn fill(&mut self) {
+    /// Opens connections with a call in progress until one is refused. An idle connection would give way.
+    pub(super) fn fill(&mut self, round: usize) {
+        if round == 0 {
+            self.ok("PUT", "/v1/queues/watched", &json!({}));
+        }
         loop {
             let mut connection = Connection::open(self.address).expect("the server listens");
-            let reply = connection.call(&Message::get("/livez".to_owned())).expect("an answer");
+            // A connection without a call gives way to the monitor.
+            let Ok(reply) = connection.call(&Message::get("/livez".to_owned())) else { continue };
             if reply.status() == Some(503) {
                 // A monitor that was cut off can connect again until the next call.
-                self.idle.pop();
+                self.busy.pop();
                 return;
             }
-            self.idle.push(connection);
+            connection
+                .send(b"GET /v1/queues/watched/watch HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                .expect("the server reads");
+            self.busy.push(connection);
         }
     }
 
