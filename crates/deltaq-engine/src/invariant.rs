@@ -82,11 +82,11 @@ impl Queue {
         {
             return Err(String::from("removed keys are out of order"));
         }
-        // The row at that slot still belongs to the removed key.
+        // The newest entry at that slot still belongs to the removed key.
         let is_stored = |slot| self.volatile.checkpoints.has_entry(slot);
         match removed.iter().find(|key| is_stored(key.slot)) {
             Some(removed) => Err(format!(
-                "key {} is removed, but the new key at slot {} already has a row",
+                "key {} is removed, but the new key at slot {} already has an entry",
                 removed.key, removed.slot
             )),
             None => Ok(()),

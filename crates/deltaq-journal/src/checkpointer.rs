@@ -45,6 +45,7 @@ pub(super) struct Completed {
     pub(super) queue: QueueId,
     /// The event at which the checkpoint began.
     pub(super) rv: Rv,
+    is_full: bool,
     /// Its runs.
     pub(super) runs: Runs,
     /// The size of the queue's state.
@@ -58,6 +59,8 @@ struct Current {
     live: Arc<dyn Live>,
     identity: Identity,
     state: QueueState,
+    /// Whether the checkpoint contains all keys.
+    is_full: bool,
     runs: Runs,
     run: NewRun,
     removed: std::vec::IntoIter<RemovedKey>,
@@ -108,22 +111,28 @@ impl Checkpoint {
         let bytes = if took > CHUNK_TIME { self.bytes / 2 } else { self.bytes * 3 / 2 };
         self.bytes = bytes.clamp(*self.options.chunk_bytes.start(), *self.options.chunk_bytes.end());
         for done in &mut self.completed {
-            let Completed { live, live_bytes, .. } = done;
+            let Completed { live, live_bytes, is_full, runs, .. } = done;
             live.with(&mut |queue| {
                 queue.end_checkpoint();
                 *live_bytes = queue.live_bytes();
             });
+            if *is_full {
+                runs.measure(runs.bytes, *live_bytes);
+            }
         }
         std::mem::take(&mut self.completed)
     }
 
     /// Records that the chunk could not be written. The captured parts of its queues are lost, so these queues must
-    /// be reloaded.
-    pub(super) fn lose(self) {
-        let current = self.current.map(|current| current.live);
-        for live in self.completed.into_iter().map(|completed| completed.live).chain(current) {
+    /// be reloaded. Returns them.
+    pub(super) fn lose(self) -> Vec<QueueId> {
+        let current = self.current.map(|current| (current.identity.id, current.live));
+        let completed = self.completed.into_iter().map(|completed| (completed.queue, completed.live));
+        let lost = completed.chain(current).map(|(queue, live)| {
             live.lose();
-        }
+            queue
+        });
+        lost.collect()
     }
 
     /// Drops the captured parts of a queue that is about to be loaded again.
@@ -136,10 +145,10 @@ impl Checkpoint {
         loop {
             let queue = self.todo.pop_front()?;
             let Some((log, live)) = logs.get(&queue).zip(commit_queue.live(queue)) else { continue };
-            let (mut state, mut runs) = (None, log.runs);
+            let (mut state, mut runs, mut is_full) = (None, log.runs, false);
             live.with(&mut |queue| {
                 if queue.resource_version() > log.checkpoint_rv {
-                    let is_full = runs.has_much_garbage(queue.live_bytes(), self.options.garbage_bytes_min);
+                    is_full = runs.has_much_garbage(queue.live_bytes(), self.options.state_bytes_min);
                     if is_full {
                         runs.begin_again();
                     }
@@ -151,6 +160,7 @@ impl Checkpoint {
                     live,
                     identity: log.identity.clone(),
                     state,
+                    is_full,
                     runs,
                     run: NewRun::default(),
                     removed: Vec::new().into_iter(),
@@ -164,8 +174,9 @@ impl Checkpoint {
 
     /// Returns the row of the queue.
     fn complete(&mut self, current: Current) -> QueueRow {
-        let Current { live, identity, state, runs, .. } = current;
-        self.completed.push(Completed { queue: identity.id, rv: state.rv, runs, live_bytes: 0, live });
+        let Current { live, identity, state, is_full, runs, .. } = current;
+        let (queue, rv) = (identity.id, state.rv);
+        self.completed.push(Completed { queue, rv, is_full, runs, live_bytes: 0, live });
         record::queue_row(&identity, &state, runs.numbers())
     }
 }
@@ -345,7 +356,7 @@ mod tests {
     #[test]
     fn runs_become_obsolete_once_most_of_their_bytes_are_outdated() {
         let mut bench = Bench::new(Config::default());
-        let options = WriterOptions { garbage_bytes_min: 1, ..WriterOptions::default() };
+        let options = WriterOptions { state_bytes_min: 1, ..WriterOptions::default() };
         let (mut full, mut bytes_max) = (0, 0);
         for round in 1..=20 {
             bench.seed(round, 0..1_000, &format!("{{\"text\":\"{}\",\"round\":{round}}}", "x".repeat(200)));
@@ -370,7 +381,7 @@ mod tests {
     fn removed_keys_disappear() {
         const KEYS: usize = 1_000;
         let mut bench = Bench::new(Config { known_objects: false, ..Config::default() });
-        let options = WriterOptions { garbage_bytes_min: 64 << 10, ..WriterOptions::default() };
+        let options = WriterOptions { state_bytes_min: 64 << 10, ..WriterOptions::default() };
         for round in 0..20 {
             bench.live.with(&mut |queue| {
                 let pop = pop_of(KEYS);

@@ -16,8 +16,9 @@ pub struct WriterOptions {
     pub chunk_bytes: RangeInclusive<usize>,
     /// A run with this many bytes is full. A single entry may be larger.
     pub run_bytes: usize,
-    /// The runs of a queue may have this many bytes of outdated entries, or as many as its state has if that is more.
-    pub garbage_bytes_min: u64,
+    /// The runs of a queue may have twice this many bytes, or twice as many as its state has if that is more. Then the next
+    /// checkpoint contains the whole state.
+    pub state_bytes_min: u64,
     /// Maximum number of keys that are captured at a time, under their queue's lock.
     pub captured: usize,
     /// Maximum number of keys that are examined at a time. Examining a key costs much less than capturing it.
@@ -36,7 +37,7 @@ impl Default for WriterOptions {
             growth_bytes_min: 64 << 20,
             chunk_bytes: 16 << 10..=8 << 20,
             run_bytes: 64 << 10,
-            garbage_bytes_min: 1 << 20,
+            state_bytes_min: 8 << 10,
             captured: 256,
             examined: 8_192,
             segment_bytes: SEGMENT_BYTES,

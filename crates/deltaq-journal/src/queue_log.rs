@@ -9,17 +9,22 @@ use deltaq_engine::time::Time;
 use deltaq_types::Retention;
 use deltaq_types::name::{Incarnation, Name};
 
+use super::options::SEGMENT_BYTES;
 use super::record::Identity;
 use super::recovery::Loaded;
 use super::runs::Runs;
-use super::store::{QueueId, Segment};
+use super::store::{QueueId, REMOVED_ROWS_MAX, Segment};
 
 /// The minimum number of bytes that a queue's journal retains by default. If the live state of the queue is larger,
 /// its size counts.
 pub(super) const RETAINED_BYTES_MIN: u64 = 64 << 20;
 
-/// Maximum bytes of the segments that are trimmed at a time.
-const TRIMMED_BYTES_MAX: u64 = 2 << 20;
+/// Maximum bytes of the segments that are trimmed at a time. One write must remove all their rows.
+const TRIMMED_BYTES_MAX: u64 = 512 << 10;
+/// Every journal row has more bytes of events.
+const ROW_BYTES_MIN: u64 = 32;
+const _: () = assert!(TRIMMED_BYTES_MAX >= SEGMENT_BYTES);
+const _: () = assert!(TRIMMED_BYTES_MAX <= REMOVED_ROWS_MAX as u64 * ROW_BYTES_MIN);
 
 /// The identity of a queue, as callers see it.
 #[derive(Clone, Debug, PartialEq, Eq)]

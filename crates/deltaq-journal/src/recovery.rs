@@ -172,8 +172,10 @@ pub async fn load(reader: &dyn Reader, row: &QueueRow, progress: &Progress) -> R
     let state = state.ok_or_else(|| inconsistent("it is deleted".to_owned()))?;
     let checkpoint_rv = state.rv;
     let mut restore = Restore::new(state);
-    let (runs, removed) = read_runs(reader, row, &mut restore, &mut decoder, progress).await?;
+    let (mut runs, removed, live_bytes) =
+        read_runs(reader, row, &mut restore, &mut decoder, progress).await?;
     let mut queue = restore.finish().map_err(inconsistent)?;
+    runs.measure(live_bytes, queue.live_bytes());
     let last_rv = replay(reader, row, &mut queue, &removed, &mut decoder, progress).await?;
     queue.check().map_err(inconsistent)?;
     let retained = reader.segments(row.id, SEGMENT_BYTES).await?;
@@ -184,16 +186,17 @@ pub async fn load(reader: &dyn Reader, row: &QueueRow, progress: &Progress) -> R
 /// Removed keys, with the events that removed them. The events of a key up to that event must not be replayed.
 type Removed = HashMap<Key, Rv>;
 
-/// Restores the keys of a queue from its runs, newest first.
+/// Restores the keys of a queue from its runs, newest first. Also returns about how many bytes the entries of these keys have.
 async fn read_runs(
     reader: &dyn Reader,
     row: &QueueRow,
     restore: &mut Restore,
     decoder: &mut Decoder,
     progress: &Progress,
-) -> Result<(Runs, Removed), Error> {
+) -> Result<(Runs, Removed, u64), Error> {
     let first = row.first_run;
-    let mut runs = Runs { oldest: first, first, next: first, bytes: 0 };
+    let mut runs = Runs::from(first);
+    let mut live_bytes = 0;
     let mut removed = Removed::new();
     // The number of the run that was read last.
     let mut last: Option<u64> = None;
@@ -210,12 +213,14 @@ async fn read_runs(
                 None => runs.next = run.number + 1,
             }
             last = Some(run.number);
-            runs.bytes += run.bytes();
-            for entry in decoder.run(run)?.into_iter().rev() {
+            runs.count(run.bytes());
+            let entries = decoder.run(run)?;
+            let (all, mut live) = (entries.len() as u64, 0);
+            for entry in entries.into_iter().rev() {
                 match entry {
                     RunEntry::Key(slot, state) => {
                         let is_newest = restore.key(slot, state);
-                        progress.keys.fetch_add(is_newest.into(), Ordering::Relaxed);
+                        live += u64::from(is_newest);
                     }
                     RunEntry::Removed(gone) => {
                         restore.removed(gone.slot);
@@ -226,6 +231,8 @@ async fn read_runs(
                     }
                 }
             }
+            progress.keys.fetch_add(live, Ordering::Relaxed);
+            live_bytes += run.bytes() * live / all.max(1);
             Ok(())
         });
         if let Err(error) = restored {
@@ -243,7 +250,7 @@ async fn read_runs(
         return Err(missing(row, first));
     }
     runs.oldest = reader.oldest_run(row.id).await?.unwrap_or(first);
-    Ok((runs, removed))
+    Ok((runs, removed, live_bytes))
 }
 
 fn missing(row: &QueueRow, number: u64) -> Error {

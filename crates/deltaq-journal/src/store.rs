@@ -160,7 +160,7 @@ pub struct QueueRow {
 }
 
 /// Maximum number of journal rows that one write removes from a queue through `trimmed` or `emptied`.
-pub const REMOVED_ROWS_MAX: u32 = 4_096;
+pub const REMOVED_ROWS_MAX: u32 = 16_384;
 /// Maximum number of runs that one write removes from a queue through `removed_runs` or `emptied`. A run is larger than a
 /// journal row.
 pub const REMOVED_RUNS_MAX: u32 = 64;

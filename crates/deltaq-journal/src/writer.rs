@@ -22,8 +22,7 @@ use super::hooks::Observer;
 use super::options::WriterOptions;
 use super::queue_log::{QueueLog, find_sharing};
 use super::recovery::{self, Contents, on_own_thread};
-use super::runs::Runs;
-use super::store::{self, JournalRow, Opening, QueueId, Reader, Store, Writes};
+use super::store::{self, JournalRow, Opening, QueueId, REMOVED_RUNS_MAX, Reader, Store, Writes};
 use super::text_cleanup::Texts;
 use super::turns::Batch;
 
@@ -34,7 +33,7 @@ const UPKEEP_PERIOD: Duration = Duration::from_secs(1);
 /// constant load.
 const COMMIT_SHARE: u32 = 3;
 /// The journal is trimmed when it has grown by this many bytes.
-const UNTRIMMED_BYTES_MAX: u64 = 1 << 20;
+const UNTRIMMED_BYTES_MAX: u64 = 512 << 10;
 /// The waits before a failed store is reopened.
 const REOPEN_WAIT: RetryWait = RetryWait::new(Duration::from_millis(100), Duration::from_secs(2));
 /// How many rows of a deleted queue are removed at a time.
@@ -43,7 +42,7 @@ const EMPTIED_ROWS: u32 = 1_000;
 const EXAMINED_QUEUES: usize = 64;
 /// The waits after failed checkpoints.
 const CHECKPOINT_WAIT: RetryWait = RetryWait::new(Duration::from_secs(1), Duration::from_mins(1));
-/// How many idle queues are trimmed at a time.
+/// How many queues are trimmed at a time.
 const TRIMMED_QUEUES: usize = 16;
 
 /// Writes the batches until the journal is closed.
@@ -77,6 +76,8 @@ pub struct Writer<S> {
     /// While commits wait, no step of a cleanup of texts begins before this instant.
     next_cleanup_us: u64,
     next_upkeep_us: u64,
+    /// Whether rows may be left that are to be removed.
+    has_more_upkeep: bool,
     /// Deleted queues that may have rows left.
     deleted: VecDeque<QueueId>,
     /// Why the writer can no longer write.
@@ -130,6 +131,7 @@ pub async fn open<S: Store>(
         next_chunk_us: 0,
         next_cleanup_us: 0,
         next_upkeep_us: 0,
+        has_more_upkeep: false,
         deleted: contents.deleted.clone().into(),
         stopped: None,
     };
@@ -200,7 +202,8 @@ impl<S: Store> Writer<S> {
         }
         // A journal is trimmed as fast as it grows, but not with each commit, which would need a transaction of several
         // statements.
-        let maintains = now_us >= self.next_upkeep_us || self.untrimmed >= UNTRIMMED_BYTES_MAX;
+        let is_due = now_us >= self.next_upkeep_us || idle && self.has_more_upkeep;
+        let maintains = is_due || self.untrimmed >= UNTRIMMED_BYTES_MAX;
         if maintains {
             self.next_upkeep_us = now_us.saturating_add(whole_us(UPKEEP_PERIOD));
             self.upkeep().await;
@@ -320,7 +323,10 @@ impl<S: Store> Writer<S> {
         for done in self.checkpoint.iter_mut().flat_map(|checkpoint| checkpoint.wrote(took)) {
             if let Some(log) = self.logs.get_mut(&done.queue) {
                 log.checkpoint_rv = done.rv;
-                log.runs = Runs { oldest: log.runs.oldest, ..done.runs };
+                // Runs may have been removed in the meantime.
+                let oldest = log.runs.oldest;
+                log.runs = done.runs;
+                log.runs.oldest = oldest;
                 log.live_bytes = done.live_bytes;
             }
         }
@@ -342,15 +348,19 @@ impl<S: Store> Writer<S> {
 
     /// Removes rows that are too old and rows of deleted queues, and keeps the files bounded.
     async fn upkeep(&mut self) {
+        let begun_us = self.clock.monotonic_us();
         self.untrimmed = 0;
         let now = Time::from_micros(self.clock.wall_us());
         let old = self.logs.iter().filter_map(|(queue, log)| Some((*queue, log.trimmable(now)?)));
-        let mut obsolete = self.logs.iter().filter_map(|(queue, log)| Some((*queue, log.runs.obsolete()?)));
-        let mut writes = Writes {
-            trimmed: old.take(TRIMMED_QUEUES).collect(),
-            removed_runs: obsolete.next().into_iter().collect(),
-            ..Writes::default()
-        };
+        let mut most = u64::from(REMOVED_RUNS_MAX);
+        let obsolete = self.logs.iter().map_while(|(queue, log)| {
+            let numbers = log.runs.obsolete(most);
+            most -= numbers.as_ref().map_or(0, |numbers| numbers.end - numbers.start);
+            (most > 0 || numbers.is_some()).then_some((*queue, numbers))
+        });
+        let obsolete = obsolete.filter_map(|(queue, numbers)| Some((queue, numbers?))).collect();
+        let trimmed = old.take(TRIMMED_QUEUES).collect();
+        let mut writes = Writes { trimmed, removed_runs: obsolete, ..Writes::default() };
         self.add_deleted(&mut writes).await;
         let (trims, removed_runs) = (writes.trimmed.clone(), writes.removed_runs.clone());
         let more = !writes.is_empty();
@@ -368,8 +378,10 @@ impl<S: Store> Writer<S> {
             }
             Err(error) => self.fail_and_recover(&error, None).await,
         }
+        self.has_more_upkeep = more;
         if more {
-            self.next_upkeep_us = 0;
+            let pause = whole_us(self.clock.since(begun_us) * COMMIT_SHARE);
+            self.next_upkeep_us = self.clock.monotonic_us().saturating_add(pause);
         }
     }
 
@@ -424,7 +436,11 @@ impl<S: Store> Writer<S> {
         self.texts.forget();
         // The queues must learn that their captured parts are lost before the journal accepts events again.
         if let Some(checkpoint) = self.checkpoint.take() {
-            checkpoint.lose();
+            // Some runs may be written, so only the load knows their numbers.
+            for queue in checkpoint.lose() {
+                self.logs.remove(&queue);
+            }
+            self.is_sharing_stale = true;
             self.growth += mem::take(&mut self.growth_covered);
             // The checkpoint may have caused the failure, because it needs more disk space than commits do.
             let wait = self.checkpoint_wait.after_failure();

@@ -10,6 +10,7 @@ mod texts;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
+use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
@@ -91,8 +92,10 @@ struct Known {
     row: Option<QueueRow>,
     /// The event at which the checkpoint began.
     checkpoint_rv: Rv,
-    /// Earlier runs are obsolete.
-    first_run: u64,
+    /// The numbers of the runs of the checkpoint.
+    runs: Range<u64>,
+    /// Number of these runs that were found.
+    found_runs: u64,
     /// The newest event in any row of the checkpoint.
     newest_rv: Rv,
     /// Whether the damage can make a load fail.

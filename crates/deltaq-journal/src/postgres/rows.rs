@@ -110,14 +110,17 @@ pub(super) fn journal_row(row: &PgRow) -> Read<JournalRow> {
 }
 
 pub(super) fn run_row(row: &PgRow) -> Read<RunRow> {
+    let named = |error| {
+        let place = number(row, 1).map_or_else(|_| "a run".to_owned(), |number| format!("run {number}"));
+        sqlx::Error::Decode(format!("{place}: {error}").into())
+    };
     Ok(RunRow {
         queue: queue(row, 0)?,
         number: number(row, 1)?,
         format: bits(row, 2)?,
         checksum: bits(row, 3)?,
         texts: texts(row, 4)?,
-        entries: expand(column(row, 6)?, number(row, 5)?)
-            .map_err(|error| sqlx::Error::Decode(error.into()))?,
+        entries: expand(column(row, 6)?, number(row, 5)?).map_err(named)?,
     })
 }
 

@@ -414,10 +414,11 @@ pub(super) const RUNS: &str = "INSERT INTO deltaq.runs \
          $8::bytea[]) AS added";
 
 /// Parameters: queues, first numbers, numbers behind the last ones.
-pub(super) const REMOVED_RUNS: &str = "DELETE FROM deltaq.runs \
-     USING unnest($2::bigint[], $3::bigint[], $4::bigint[]) AS removed (queue_id, first, behind) \
-     WHERE runs.partition = $1 AND runs.queue_id = removed.queue_id \
-         AND runs.number >= removed.first AND runs.number < removed.behind";
+pub(super) const REMOVED_RUNS: &str = "DELETE FROM deltaq.runs WHERE ctid = ANY (ARRAY(\
+     SELECT found.ctid FROM unnest($2::bigint[], $3::bigint[], $4::bigint[]) AS removed (queue_id, first, behind), LATERAL (\
+         SELECT r.ctid FROM deltaq.runs r WHERE r.partition = $1 AND r.queue_id = removed.queue_id \
+             AND r.number >= removed.first AND r.number < removed.behind\
+     ) AS found))";
 
 /// Parameters: queues, events, maximum rows per queue, maximum bytes per queue. The first row is removed regardless of its size.
 pub(super) const TRIMMED: &str = "DELETE FROM deltaq.journal WHERE ctid = ANY (ARRAY(\

@@ -177,8 +177,8 @@ impl ReadPool {
         mut take: impl FnMut(&mut K, SqliteRow) -> Result<bool, sqlx::Error>,
     ) -> Result<K, Error> {
         let failed = |error| match error {
-            sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => Error::Damaged {
-                found: format!("it failed to {doing}: a value has another type than its column. {REMEDY}"),
+            sqlx::Error::ColumnDecode { source: error, .. } | sqlx::Error::Decode(error) => Error::Damaged {
+                found: format!("it failed to {doing}: a value can't be read: {error}. {REMEDY}"),
             },
             error => database(doing, error),
         };

@@ -33,8 +33,10 @@ pub(super) fn bytes(writes: &Writes) -> u64 {
     let queues = writes.queues.iter().map(|row| frames(row.name.len() + row.state.len(), 2));
     let texts = writes.texts.iter().map(|shared| frames(shared.text.len() + TEXT_ID_BYTES, 2));
     let rows = journal.chain(runs).chain(queues).chain(texts);
+    let runs = writes.removed_runs.iter().map(|(_, numbers)| numbers.end.saturating_sub(numbers.start));
     let removed = (writes.forgotten.len() + writes.unused_texts.len()) as u64;
-    let removals = writes.removed_runs.len() + writes.trimmed.len() + writes.emptied.len();
+    let removed = removed + runs.map(|runs| runs.min(REMOVED_RUNS_MAX.into())).sum::<u64>();
+    let removals = usize::from(!writes.removed_runs.is_empty()) + writes.trimmed.len() + writes.emptied.len();
     let removals = removals + usize::from(!writes.unused_texts.is_empty());
     rows.sum::<u64>() + removed * frames(0, 2) + removals as u64 * REMOVAL_BYTES
 }

@@ -95,7 +95,7 @@ fn plan() -> Plan {
             growth_bytes_min: 20_000,
             chunk_bytes: 20_000..=40_000,
             run_bytes: 10_000,
-            garbage_bytes_min: 30_000,
+            state_bytes_min: 30_000,
             captured: 100,
             examined: 300,
             segment_bytes: 20_000,

@@ -109,7 +109,7 @@ impl Plan {
             growth_bytes_min: rng.u64(300..6_000),
             chunk_bytes: chunk_bytes..=chunk_bytes + rng.usize(..4_000),
             run_bytes: rng.usize(1..1_500),
-            garbage_bytes_min: rng.u64(1..6_000),
+            state_bytes_min: rng.u64(1..6_000),
             captured: rng.usize(1..6),
             examined: rng.usize(1..10),
             segment_bytes: rng.u64(100..1_500),

@@ -19,6 +19,9 @@ impl Examiner<'_> {
         self.ended("journal", &read);
         let read = snapshot.runs(&mut |found| self.run(found)).await;
         self.ended("runs", &read);
+        if read.is_ok() {
+            self.report_missing_runs();
+        }
         self.report_texts();
     }
 
@@ -53,7 +56,7 @@ impl Examiner<'_> {
             name: Some(name.clone()),
             is_deleted: row.deleted,
             checkpoint_rv: row.rv,
-            first_run: row.first_run,
+            runs: row.first_run..row.next_run,
             newest_rv: row.rv,
             ..Known::default()
         };
@@ -107,7 +110,7 @@ impl Examiner<'_> {
     fn run(&mut self, found: Found<RunRow>) {
         let place = self.snapshot.place("runs", found.id);
         let queue = found.queue.unwrap_or(QueueId(0));
-        let is_obsolete = |known: &Known, number| known.is_deleted || number < known.first_run;
+        let is_obsolete = |known: &Known, number| known.is_deleted || number < known.runs.start;
         let number = found.row.as_ref().map_or(u64::MAX, |row| row.number);
         let known = self.queues.get(&queue);
         let severity = match known {
@@ -115,6 +118,10 @@ impl Examiner<'_> {
             _ => Severity::State,
         };
         let is_known = known.is_some();
+        if let Some(known) = self.queues.get_mut(&queue) {
+            // An unreadable run is reported on its own.
+            known.found_runs += u64::from(found.row.is_err() || known.runs.contains(&number));
+        }
         let entries = found.row.and_then(|mut row| {
             self.replace_texts((queue, &place, severity), &mut row.texts)?;
             self.decoder.run(&row).map_err(|error| error.to_string())
@@ -138,6 +145,17 @@ impl Examiner<'_> {
                 }
             };
             self.queues.entry(queue).and_modify(|known| known.newest_rv = known.newest_rv.max(rv));
+        }
+    }
+
+    /// The runs of a checkpoint are numbered without gaps.
+    fn report_missing_runs(&mut self) {
+        let missing = self.queues.iter().filter(|(_, known)| !known.is_deleted).map(|(queue, known)| {
+            let expected = known.runs.end.saturating_sub(known.runs.start);
+            (*queue, expected.saturating_sub(known.found_runs))
+        });
+        for (queue, missing) in missing.filter(|(_, missing)| *missing > 0).collect::<Vec<_>>() {
+            self.damage(Some(queue), Severity::State, &format!("table runs: {missing} runs are missing"));
         }
     }
 
