@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use tempfile::TempDir;
 
 use super::waiting::found;
@@ -52,6 +53,16 @@ impl Process {
     pub(crate) fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
         assert!(sent.expect("there is a kill command").success(), "the signal can't be sent");
+    }
+
+    /// Stops the process with SIGSTOP, and waits until its last thread has stopped: until then it may still reply to a call.
+    /// SIGCONT lets it go on.
+    pub(crate) fn freeze(&self) {
+        self.signal("STOP");
+        let pid = Pid::from_child(&self.child);
+        let status =
+            waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED).expect("a child process").expect("a status");
+        assert!(status.stopped(), "{status:?}");
     }
 
     /// The status of a process that has ended.

@@ -169,6 +169,11 @@ impl Spawned {
         self.process.signal(name);
     }
 
+    /// Stops the process until SIGCONT. It replies to nothing after this has returned.
+    pub(crate) fn freeze(&self) {
+        self.process.freeze();
+    }
+
     /// Waits until the process has ended. Returns its exit code and the last lines of its log.
     #[track_caller]
     pub(crate) fn ended(mut self) -> (Option<i32>, String) {

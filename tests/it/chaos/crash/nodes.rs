@@ -229,7 +229,7 @@ impl Run {
                 }
                 Failure::Frozen => {
                     let begun_us = clock.monotonic_us();
-                    node.process().signal("STOP");
+                    node.process().freeze();
                     std::thread::sleep(TAKEOVER);
                     let reads = send_reads();
                     node.process().signal("CONT");

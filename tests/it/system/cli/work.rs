@@ -204,7 +204,7 @@ fn a_command_is_stopped_before_its_lease_can_have_expired_unnoticed() {
     let work = Work::start(&server, &["--lease", "2s", "--kill-after", "100ms"], script);
     let pid = server.folder.path().join("pid");
     until("the command runs", || pid.exists());
-    server.signal("STOP");
+    server.freeze();
     until("the command is stopped", || !runs(&pid));
     std::fs::remove_file(&pid).expect("a file");
     server.signal("CONT");
@@ -256,7 +256,7 @@ fn a_release_without_an_answer_is_not_reported_as_done() {
     let mut work = Work::start(&server, &["--grace", "100ms"], script);
     let pid = server.folder.path().join("pid");
     until("the command runs", || pid.exists());
-    server.signal("STOP");
+    server.freeze();
     work.signal("TERM");
     work.ends();
     assert!(!runs(&pid));

@@ -41,7 +41,7 @@ fn commands_go_on_at_the_nodes_that_live() {
     {
         finished(deltaq(command), "").ok();
     }
-    b.signal("STOP");
+    b.freeze();
     nodes.until_owners(&[("c", PARTITIONS)]);
     added(&c, &queue, "after the freeze");
     until_done("after the freeze");

@@ -260,7 +260,7 @@ fn a_node_that_was_frozen_comes_back_without_its_partitions() {
     let b = nodes.start("b");
     nodes.until_owners(&[("a", PARTITIONS / 2), ("b", PARTITIONS / 2)]);
     std::thread::sleep(TTL);
-    a.signal("STOP");
+    a.freeze();
     nodes.until_owners(&[("b", PARTITIONS)]);
     for queue in QUEUES {
         added(&b, queue, "new");
@@ -296,7 +296,7 @@ fn calls_that_wait_for_a_frozen_owner_end_when_it_has_lost_the_queue() {
     let watch = format!("GET /v1/queues/{queue}/watch?bookmark=1s HTTP/1.1\r\nhost: {api}\r\n\r\n");
     stream.send(watch.as_bytes()).expect("a request");
     stream.receive_head().expect("the head of the reply");
-    a.signal("STOP");
+    a.freeze();
     let popping = std::thread::spawn(move || {
         let pop = Message::post(format!("/v1/queues/{queue}/pop?wait=50s"), &json!({}));
         let mut connection = Connection::open_within(api, PATIENCE * 2).expect("a connection");

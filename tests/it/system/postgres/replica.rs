@@ -143,7 +143,7 @@ fn a_lost_takeover_gives_no_number_twice() {
     // A node removes no other node before it has sent heartbeats for this long.
     std::thread::sleep(TTL);
     pair.lag();
-    a.signal("STOP");
+    a.freeze();
     until_owners(&pair, &[("b", PARTITIONS)]);
     added(&b, &queue, "lost");
     let lost = popped(&b, &queue);
