@@ -17,7 +17,9 @@ logs=target/steps
 rm -rf "$logs"
 mkdir -p "$logs"
 
-step() { # name, command: runs it and prints its seconds, or its output if it fails
+# Runs a command and prints its seconds, or its output if it fails. Because of `||`, errexit does not hold inside the command: a function joins what it
+# runs with &&.
+step() { # name, command
     local name=$1 log=$logs/${1// /-}.log start=$SECONDS status=0
     shift
     "$@" > "$log" 2>&1 < /dev/null || status=$?
@@ -31,8 +33,8 @@ step() { # name, command: runs it and prints its seconds, or its output if it fa
 
 sbom() {
     local host
-    host=$(rustc -vV | sed -n 's/^host: //p')
-    ./scripts/sbom.py "$host" | python3 scripts/sbom_check.py "$host"
+    host=$(rustc -vV | sed -n 's/^host: //p') &&
+        ./scripts/sbom.py "$host" | python3 scripts/sbom_check.py "$host"
 }
 
 image() { # a machine that can't run containers is no failure
@@ -55,9 +57,9 @@ tests() {
 }
 
 build() {
-    cargo build --workspace --tests --examples --locked
-    cargo nextest list --workspace --locked --list-type binaries-only --message-format json > "$logs/binaries.json"
-    cargo metadata --format-version 1 --locked > "$logs/cargo.json"
+    cargo build --workspace --tests --examples --locked &&
+        cargo nextest list --workspace --locked --list-type binaries-only --message-format json > "$logs/binaries.json" &&
+        cargo metadata --format-version 1 --locked > "$logs/cargo.json"
 }
 
 # Other crates have no doctests: tests/it/tidy.rs checks that.
