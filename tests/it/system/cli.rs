@@ -66,6 +66,11 @@ impl Server {
         self.running.as_ref().expect("a running server").signal(name);
     }
 
+    /// Stops the server until SIGCONT. It replies to nothing after this has returned.
+    pub(crate) fn freeze(&self) {
+        self.running.as_ref().expect("a running server").freeze();
+    }
+
     /// Kills the server without a shutdown.
     pub(crate) fn kill(&mut self) {
         self.running = None;
