@@ -1,5 +1,6 @@
 //! Defects that the simulation has found, or would find only by chance. Each test tells its story.
 
+mod checkpoints;
 mod outages;
 mod owners;
 

@@ -37,6 +37,35 @@ pub(crate) async fn trimmed_rows_are_removed(place: &impl Place) {
     store.close().await;
 }
 
+/// The writer forgets the rows that it has asked to trim, so none of them may stay: a row that stays is not removed before the next
+/// start.
+pub(crate) async fn a_trim_within_the_bounds_removes_all_its_rows(place: &impl Place) {
+    let (mut store, reader, _) = place.open().await;
+    let most = u64::from(REMOVED_ROWS_MAX);
+    let rows = |queue, count: u64| {
+        let events = "e".repeat(usize::try_from(REMOVED_BYTES_MAX / count).unwrap());
+        let row = move |rv| JournalRow { events: events.clone(), ..journal_row(queue, rv..=rv, "a") };
+        (1..=count + 1).map(row).collect::<Vec<_>>()
+    };
+    // As many rows as one write removes, and as many bytes; few large rows; a single one that is larger.
+    for (queue, count) in [(1, most), (2, 8), (3, 1)] {
+        store.write(journal(rows(queue, count))).await.unwrap();
+        let trimmed = vec![(QueueId(queue), Rv::new(count))];
+        store.write(Writes { trimmed, ..Writes::default() }).await.unwrap();
+        assert_eq!(rvs(&reader, queue).await, [count + 1], "all {count} rows at once");
+    }
+    // The bounds are those of a queue, not of a write.
+    for queue in [4, 5] {
+        store.write(journal(rows(queue, most))).await.unwrap();
+    }
+    let trimmed = [4, 5].map(|queue| (QueueId(queue), Rv::new(most))).to_vec();
+    store.write(Writes { trimmed, ..Writes::default() }).await.unwrap();
+    for queue in [4, 5] {
+        assert_eq!(rvs(&reader, queue).await, [most + 1], "queue {queue}");
+    }
+    store.close().await;
+}
+
 pub(crate) async fn one_write_removes_a_bounded_number_of_rows(place: &impl Place) {
     let (mut store, reader, _) = place.open().await;
     let most = u64::from(REMOVED_ROWS_MAX);

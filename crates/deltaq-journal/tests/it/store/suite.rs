@@ -92,6 +92,7 @@ macro_rules! suite {
             texts_are_returned_unchanged,
             removed_runs_are_removed,
             trimmed_rows_are_removed,
+            a_trim_within_the_bounds_removes_all_its_rows,
             one_write_removes_a_bounded_number_of_rows,
             emptying_a_queue_leaves_other_queues_alone,
             only_deleted_queues_are_forgotten,
