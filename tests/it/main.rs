@@ -28,6 +28,7 @@ mod metrics;
 mod node;
 mod rules;
 mod server;
+mod shared_lock;
 mod spans;
 #[path = "../../crates/deltaq-journal/tests/it/store/suite.rs"]
 mod store;

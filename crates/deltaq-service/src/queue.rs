@@ -12,6 +12,7 @@ pub(crate) mod waiters;
 mod change;
 mod commits;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,6 +44,9 @@ use super::grants::Grants;
 use super::metrics::{LostPosition, QueueMetrics, Sample, Waiting};
 use super::time::{Moment, QueueClock};
 use super::{Error, Incarnation, JournalError, LeaseId, Name};
+
+/// Maximum number of keys that a part of a read visits under the lock.
+pub(super) const PART_KEYS: usize = 1_000;
 
 /// A running queue, shared through its `Arc`.
 #[derive(Debug)]
@@ -292,6 +296,38 @@ impl Handle {
         };
         commit.wait().await?;
         Ok(out)
+    }
+
+    /// Reads the queue in parts, for reads that visit many keys. `part` is called again until it returns the result, and
+    /// visits at most [`PART_KEYS`] keys. In between, a thread that waits for the lock gets it, and the other tasks of
+    /// this thread run.
+    ///
+    /// # Errors
+    /// Same as [`read`](Self::read). If the queue is loaded again between two parts, the earlier parts may have seen
+    /// lost events.
+    pub(super) async fn read_in_parts<T>(
+        &self,
+        mut part: impl FnMut(&Locked) -> ControlFlow<T>,
+    ) -> Result<T, Error> {
+        let generation = self.lock().generation;
+        loop {
+            let (read, commit) = {
+                let state = self.open()?;
+                if state.generation != generation {
+                    return Err(Error::Journal(JournalError::OutcomeUnknown));
+                }
+                let read = part(&state);
+                let commit = state.commits.newest.clone();
+                MutexGuard::unlock_fair(state);
+                (read, commit)
+            };
+            // The newest commit of the last part follows those of all parts.
+            if let ControlFlow::Break(out) = read {
+                commit.wait().await?;
+                return Ok(out);
+            }
+            tokio::task::yield_now().await;
+        }
     }
 
     /// The queue's document, without the queue that it follows and without its followers.

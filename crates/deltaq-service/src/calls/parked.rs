@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 use std::fmt;
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use deltaq_engine::Queue;
@@ -11,10 +11,8 @@ use deltaq_engine::key::Key;
 use hashbrown::HashMap;
 
 use crate::Error;
-use crate::queue::Handle;
+use crate::queue::{Handle, PART_KEYS};
 
-/// Maximum number of parked keys that are examined in one critical section.
-const EXAMINED_MAX: usize = 5_000;
 /// Maximum number of different errors that are counted. Keys with further errors are counted together.
 const ERRORS_MAX: usize = 50_000;
 
@@ -78,23 +76,28 @@ fn order(group: &ParkedGroup, position: &ParkedPosition) -> Ordering {
 struct Counting {
     groups: HashMap<Arc<str>, (usize, Key)>,
     other_keys: usize,
+    /// The last key that was counted, if there may be further ones.
+    counted: Option<Key>,
 }
 
 impl Counting {
-    /// Counts parked keys after `after`. Returns the last key, or `None` if there are no further keys.
-    fn visit(&mut self, queue: &Queue, after: Option<&Key>) -> Option<Key> {
-        let from = after.map_or(Bound::Unbounded, |key| Bound::Excluded(key.as_str()));
-        let mut examined = 0;
-        for (key, slot) in queue.schedule().parked_from(from) {
+    /// Counts the next parked keys. Returns the queue's newest event if there are no further keys.
+    fn visit(&mut self, queue: &Queue) -> ControlFlow<Rv> {
+        let after = self.counted.take();
+        let from = after.as_ref().map_or(Bound::Unbounded, |key| Bound::Excluded(key.as_str()));
+        let (mut visited, mut last) = (0, None);
+        for (key, slot) in queue.schedule().parked_from(from).take(PART_KEYS) {
             let entry = queue.table().at(slot);
             let error = entry.and_then(|entry| entry.schedule_state.shared_last_error());
             self.count(error, key);
-            examined += 1;
-            if examined == EXAMINED_MAX {
-                return Some(key.clone());
-            }
+            (visited, last) = (visited + 1, Some(key));
         }
-        None
+        self.counted = last.filter(|_| visited == PART_KEYS).cloned();
+        if self.counted.is_some() {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(queue.resource_version())
+        }
     }
 
     fn count(&mut self, error: Option<&Arc<str>>, key: &Key) {
@@ -123,16 +126,7 @@ impl Handle {
         limit: usize,
     ) -> Result<ParkedGroups, Error> {
         let mut counting = Counting::default();
-        let mut counted = None;
-        let resource_version = loop {
-            let (last, version) = self
-                .read(|queue, _| (counting.visit(queue, counted.as_ref()), queue.resource_version()))
-                .await?;
-            if last.is_none() {
-                break version;
-            }
-            counted = last;
-        };
+        let resource_version = self.read_in_parts(|state| counting.visit(&state.queue)).await?;
         let groups = counting.groups.into_iter();
         let mut groups: Vec<_> =
             groups.map(|(error, (keys, first_key))| ParkedGroup { error, keys, first_key }).collect();

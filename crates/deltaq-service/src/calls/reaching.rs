@@ -1,15 +1,13 @@
 //! Checks whether the queue has a version, and waits until everything up to a version is acknowledged.
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use deltaq_engine::id::Rv;
 use deltaq_engine::lives::Stray;
 
 use crate::Error;
-use crate::queue::Handle;
-
-/// Number of parked keys that a count examines in one critical section.
-const PARKED_AT_A_TIME: usize = 5_000;
+use crate::queue::{Handle, PART_KEYS};
 
 /// Whether everything up to a version is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,16 +73,12 @@ impl Handle {
     /// Number of parked keys with an unacknowledged change up to `version`.
     async fn count_parked(&self, version: Rv) -> Result<usize, Error> {
         let (mut parked, mut after) = (0, None);
-        loop {
-            let count = |after: Option<_>| {
-                self.read(move |queue, _| queue.count_parked(version, after.as_ref(), PARKED_AT_A_TIME))
-            };
-            let (counted, last) = count(after.take()).await?;
+        self.read_in_parts(|state| {
+            let (counted, last) = state.queue.count_parked(version, after.as_ref(), PART_KEYS);
             parked += counted;
             after = last;
-            if after.is_none() {
-                return Ok(parked);
-            }
-        }
+            if after.is_some() { ControlFlow::Continue(()) } else { ControlFlow::Break(parked) }
+        })
+        .await
     }
 }

@@ -1,16 +1,14 @@
 //! The workers of a queue: those with leases, and those that wait for keys.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 use deltaq_engine::id::{Token, Worker};
 use deltaq_engine::time::Time;
 
 use super::lists::ListPage;
 use crate::Error;
-use crate::queue::{Handle, Locked};
-
-/// Maximum number of leases or waiting pops that are examined in one critical section.
-const EXAMINED_MAX: usize = 5_000;
+use crate::queue::{Handle, Locked, PART_KEYS};
 
 /// A worker of a queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,6 +33,10 @@ struct Workers {
     /// Maximum number of workers.
     limit: usize,
     by_name: BTreeMap<String, WorkerState>,
+    /// The last lease that was visited.
+    lease: Token,
+    /// The position of the last pop that was visited.
+    pop: u64,
 }
 
 impl Workers {
@@ -58,10 +60,10 @@ impl Workers {
         self.by_name.get_mut(name)
     }
 
-    /// Visits leases after a token. Returns the last token, or `None` if there are no further leases.
-    fn visit_leases(&mut self, state: &Locked, after: Token) -> Option<Token> {
-        let mut examined = 0;
-        for (token, slot) in state.queue.schedule().leased_behind(after) {
+    /// Visits the next leases. Breaks if there are no further ones.
+    fn visit_leases(&mut self, state: &Locked) -> ControlFlow<()> {
+        let mut visited = 0;
+        for (token, slot) in state.queue.schedule().leased_behind(self.lease).take(PART_KEYS) {
             let lease = state.queue.table().at(slot).and_then(|entry| entry.schedule_state.lease());
             if let Some((lease, worker)) =
                 lease.and_then(|lease| Some((lease, self.state(lease.worker.as_ref())?)))
@@ -70,29 +72,30 @@ impl Workers {
                 set_earlier(&mut worker.oldest_lease, lease.since);
                 set_earlier(&mut worker.next_expiry, lease.deadline);
             }
-            examined += 1;
-            if examined == EXAMINED_MAX {
-                return Some(token);
-            }
+            self.lease = token;
+            visited += 1;
         }
-        None
+        goes_on(visited)
     }
 
-    /// Visits waiting pops after a position. Returns the last position, or `None` if there are no further pops.
-    fn visit_pops(&mut self, state: &Locked, after: u64) -> Option<u64> {
-        let mut examined = 0;
-        for (position, waiter) in state.waiters.after(after) {
+    /// Visits the next waiting pops. Breaks if there are no further ones.
+    fn visit_pops(&mut self, state: &Locked) -> ControlFlow<()> {
+        let mut visited = 0;
+        for (position, waiter) in state.waiters.after(self.pop).take(PART_KEYS) {
             if let Some(worker) = self.state(waiter.pop.worker.as_ref()) {
                 worker.waiting += 1;
                 set_earlier(&mut worker.waiting_since, waiter.since);
             }
-            examined += 1;
-            if examined == EXAMINED_MAX {
-                return Some(position);
-            }
+            self.pop = position;
+            visited += 1;
         }
-        None
+        goes_on(visited)
     }
+}
+
+/// Whether a read goes on after a part that has visited this many leases or pops.
+fn goes_on(visited: usize) -> ControlFlow<()> {
+    if visited == PART_KEYS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
 }
 
 /// Sets a time to `other` if the time is unset or later than `other`.
@@ -111,15 +114,15 @@ impl Handle {
         after: Option<String>,
         limit: usize,
     ) -> Result<ListPage<(String, WorkerState), String>, Error> {
-        let mut workers = Workers { after, limit: limit.saturating_add(1), by_name: BTreeMap::new() };
-        let mut lease = Some(Token::default());
-        while let Some(after) = lease {
-            lease = self.read_state(|state, _| workers.visit_leases(state, after)).await?;
-        }
-        let mut pop = Some(0);
-        while let Some(after) = pop {
-            pop = self.read_state(|state, _| workers.visit_pops(state, after)).await?;
-        }
+        let mut workers = Workers {
+            after,
+            limit: limit.saturating_add(1),
+            by_name: BTreeMap::new(),
+            lease: Token::default(),
+            pop: 0,
+        };
+        self.read_in_parts(|state| workers.visit_leases(state)).await?;
+        self.read_in_parts(|state| workers.visit_pops(state)).await?;
         let mut entries: Vec<_> = workers.by_name.into_iter().collect();
         let has_more = entries.len() > limit;
         entries.truncate(limit);
