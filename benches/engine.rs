@@ -226,6 +226,7 @@ fn call(number: u64) -> Call {
         rate_limited: false,
         trace: None,
         version: None,
+        precondition: None,
     }
 }
 

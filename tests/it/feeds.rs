@@ -52,6 +52,7 @@ fn call(key: &str) -> Call {
         rate_limited: false,
         trace: None,
         version: None,
+        precondition: None,
     }
 }
 

@@ -103,6 +103,7 @@ async fn work(handle: &Arc<Handle>, rng: &mut Rng, keys: usize) {
                 rate_limited: false,
                 trace: None,
                 version: None,
+                precondition: None,
             }
         })
         .collect();

@@ -179,6 +179,8 @@ export interface DeltaCall<T> {
     source?: string;
     delay?: Duration;
     final_state_unknown?: boolean;
+    /** The `resource_version` that the newest object of the key must have, or 0 for no object; otherwise the whole batch is refused. */
+    expected_version?: number;
 }
 
 /** An object to store as known without queueing a delta. */

@@ -99,5 +99,6 @@ fn call(number: u64) -> Call {
         rate_limited: false,
         trace: None,
         version: None,
+        precondition: None,
     }
 }

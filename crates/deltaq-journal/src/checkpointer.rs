@@ -414,6 +414,7 @@ mod tests {
             rate_limited: false,
             trace: None,
             version: None,
+            precondition: None,
         }
     }
 }

@@ -275,6 +275,7 @@ fn queue(config: &Arc<Config>, added_s: u64, popped_s: u64, ready: &[u64]) -> Qu
             rate_limited: false,
             trace: None,
             version: None,
+            precondition: None,
         };
         queue.produce(at(seconds), &[call]).expect("there is room");
     };

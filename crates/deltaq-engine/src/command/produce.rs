@@ -14,6 +14,7 @@ use crate::refusal::Refusal;
 use crate::schedule::Place;
 use crate::table::Entry;
 use crate::time::Time;
+use crate::view::View;
 
 /// The effect of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +32,8 @@ impl Queue {
     /// Applies all `calls` in order, or none of them.
     ///
     /// # Errors
-    /// [`Refusal::WrongMode`], [`Refusal::ObjectTooLarge`], [`Refusal::QueueFull`] or [`Refusal::KeyFull`].
+    /// [`Refusal::PreconditionFailed`], [`Refusal::WrongMode`], [`Refusal::ObjectTooLarge`], [`Refusal::QueueFull`] or
+    /// [`Refusal::KeyFull`].
     pub fn produce(&mut self, now: Time, calls: &[Call]) -> Result<Produced, Refusal> {
         self.produce_once(now, calls, None)
     }
@@ -56,6 +58,7 @@ impl Queue {
             }
             self.check_sequence(sequence)?;
         }
+        self.check_preconditions(calls)?;
         let stale = self.stale_calls(calls);
         self.check_fresh_calls(calls, &stale)?;
         self.volatile.sequence = sequence.cloned();
@@ -95,7 +98,24 @@ impl Queue {
     /// # Errors
     /// Same as [`produce`](Self::produce).
     pub fn check_calls(&self, calls: &[Call]) -> Result<(), Refusal> {
+        self.check_preconditions(calls)?;
         self.check_fresh_calls(calls, &self.stale_calls(calls))
+    }
+
+    /// Compares the preconditions with the state before the command, also for a key that several calls name.
+    fn check_preconditions(&self, calls: &[Call]) -> Result<(), Refusal> {
+        for (index, call) in calls.iter().enumerate() {
+            let Some(precondition) = &call.precondition else { continue };
+            if !self.state().config.rules().has_objects {
+                return Err(self.wrong_mode("a precondition", "a queue of mode keys has no objects"));
+            }
+            let version =
+                self.state().table.get(call.key.as_str()).and_then(|entry| entry.version_in(View::Latest));
+            if !precondition.holds(version) {
+                return Err(Refusal::PreconditionFailed { key: call.key.clone(), version, index });
+            }
+        }
+        Ok(())
     }
 
     /// Like [`check_calls`](Self::check_calls), but skips stale calls: a stale call changes nothing, so it needs no

@@ -96,6 +96,7 @@ impl ProduceCall {
             rate_limited: false,
             trace: None,
             version: None,
+            precondition: None,
         })
     }
 

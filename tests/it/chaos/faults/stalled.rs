@@ -36,6 +36,7 @@ fn call(key: &str) -> Call {
         rate_limited: false,
         trace: None,
         version: None,
+        precondition: None,
     }
 }
 

@@ -113,6 +113,7 @@ impl Caller {
                     rate_limited: false,
                     trace: None,
                     version: None,
+                    precondition: None,
                 }
             };
         let calls: Vec<Call> = sent.iter().zip(all).map(call).collect();

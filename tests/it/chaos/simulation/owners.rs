@@ -95,6 +95,7 @@ impl Run {
                 rate_limited: false,
                 trace: None,
                 version: None,
+                precondition: None,
             };
             let added = tokio::time::timeout(PATIENCE, handle.produce(&setup.config, &[call])).await;
             if let Ok(Ok(produced)) = added

@@ -94,6 +94,7 @@ async fn add(handle: &Arc<Handle>, key: &str) -> Result<(), String> {
         rate_limited: false,
         trace: None,
         version: None,
+        precondition: None,
     };
     let added = handle.produce(&Config::default(), &[call]).await;
     added.map(drop).map_err(|error| error.to_string())

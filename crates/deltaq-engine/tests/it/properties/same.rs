@@ -64,6 +64,7 @@ pub(super) fn refused(refusal: &Refusal) -> Refused {
         Refusal::ConfigChanged
         | Refusal::TooManySequences { .. }
         | Refusal::CountChanged { .. }
+        | Refusal::PreconditionFailed { .. }
         | Refusal::Follower { .. } => panic!("no command of the script causes this"),
     }
 }

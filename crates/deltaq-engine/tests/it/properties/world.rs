@@ -217,6 +217,7 @@ impl World {
                 rate_limited: call.rate_limited,
                 trace: call.trace.map(context).map(Trace::new),
                 version: call.content.and_then(|content| self.version(content)),
+                precondition: None,
             })
             .collect();
         let numbered = sequence.map(|(source, number)| Sequence { source: source.into(), number });

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq_engine::command::{
-    Call, DefaultLimit, How, KeySelection, Pop, Progress, Replace, Replaced, SelectedKeys, Settle, Settled,
+    Call, DefaultLimit, How, KeySelection, Pop, Precondition, Progress, Replace, Replaced, SelectedKeys,
+    Settle, Settled,
 };
 use deltaq_engine::config::Config;
 use deltaq_engine::delta::{Delta, DeltaKind};
@@ -189,6 +190,9 @@ impl Engine {
             final_state_unknown: keyed.options.flag("final_state_unknown"),
             rate_limited: keyed.options.flag("rate_limited"),
             trace: None,
+            precondition: keyed.options.number("expected_version").map(|number| {
+                Box::new(Precondition::version(if number == 0 { Rv::ZERO } else { FIRST.plus(number) }))
+            }),
         }
     }
 
@@ -534,6 +538,7 @@ fn code(refusal: &Refusal) -> &'static str {
         Refusal::MassDelete { .. } => "mass-delete",
         Refusal::NoKnownObjects => "no-known-objects",
         Refusal::NotEmpty { .. } => "not-empty",
+        Refusal::PreconditionFailed { .. } => "precondition-failed",
         Refusal::CountChanged { .. } => "count-changed",
         Refusal::Follower { .. } => "follower",
         Refusal::ImmutableConfig { .. } => "immutable-config",
