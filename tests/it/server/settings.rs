@@ -43,6 +43,7 @@ fn full() -> Value {
             "max_wait": "1h",
             "jitter": 0.5
         },
+        "debounce": {"quiet": "2s", "max_wait": "10s", "deletes": "now", "lists": true},
         "resync_period": "10h",
         "max_keys": 11,
         "max_object_bytes": 1000,

@@ -57,6 +57,8 @@ async fn call_everything(queue: &Queue) -> Result<(), Error> {
         object: None,
         source: None,
         delay: None,
+        debounce: None,
+        max_wait: None,
         final_state_unknown: true,
         expected_version: None,
     }];
@@ -349,6 +351,8 @@ async fn a_producer_knows_a_restart_from_a_restore_if_it_may_ask() {
         object: None,
         source: None,
         delay: None,
+        debounce: None,
+        max_wait: None,
         final_state_unknown: false,
         expected_version: None,
     };

@@ -76,6 +76,8 @@ fn delta(change: &Event) -> DeltaCall<'_> {
         object,
         source: None,
         delay: None,
+        debounce: None,
+        max_wait: None,
         final_state_unknown: false,
         expected_version: None,
     }

@@ -129,6 +129,7 @@ impl Queue {
                 let name = if call.kind == DeltaKind::Deleted { "delete" } else { "update" };
                 return Err(self.wrong_mode(name, "a queue of mode keys has no objects, only add"));
             }
+            self.check_debounce(call)?;
             if rules.has_objects && call.rate_limited {
                 return Err(self.wrong_mode("rate_limited", "only a queue of mode keys has AddRateLimited"));
             }
@@ -188,8 +189,11 @@ impl Queue {
             let limiter = &self.state().config.rate_limiter;
             wait = Some(limiter.wait(key.as_str(), failures.saturating_add(1), self.state().bucket, now).0);
         }
-        let due = wait.filter(|wait| !wait.is_zero()).map(|wait| now.plus(wait));
-        if due.is_none() && !call.rate_limited {
+        let slot = self.state().table.find(key.as_str());
+        let window = self.window_of_call(now, slot, call);
+        let due = wait.filter(|wait| !wait.is_zero() && window.is_none()).map(|wait| now.plus(wait));
+        self.volatile.effects.counters.debounced += u64::from(window.is_some());
+        if due.is_none() && window.is_none() && !call.rate_limited {
             // In client-go, such a key is in the dirty set and will be delivered anyway.
             match self.state().table.get(key.as_str()).map(|entry| &entry.schedule_state.place) {
                 Some(Place::Ready(_)) => return Effect::Merged,
@@ -197,7 +201,11 @@ impl Queue {
                 _ => {}
             }
         }
-        self.emit(now, EventKind::Queued(Queued { key, due, rate_limited: call.rate_limited }));
+        self.emit_at(
+            now,
+            slot,
+            EventKind::Queued(Queued { key, due, window, rate_limited: call.rate_limited }),
+        );
         Effect::Queued
     }
 
@@ -208,6 +216,9 @@ impl Queue {
         };
         self.volatile.effects.counters.retries += u64::from(call.delay.is_some());
         let slot = self.state().table.find(call.key.as_str());
+        let window = self.window_of_call(now, slot, call);
+        let delay = call.delay.filter(|_| window.is_none());
+        self.volatile.effects.counters.debounced += u64::from(window.is_some());
         let inherited = || slot.and_then(|slot| self.state().entry(slot).owner()).cloned();
         let owner = call.source.clone().or_else(inherited).filter(|_| call.kind != DeltaKind::Deleted);
         let appended = Appended {
@@ -216,7 +227,8 @@ impl Queue {
             final_state_unknown: call.final_state_unknown,
             origin: Origin::Call,
             provenance: provenance.same_or_next(call.source.as_ref(), owner.as_ref(), call.trace.as_ref()),
-            due: call.delay.filter(|delay| !delay.is_zero()).map(|delay| now.plus(delay)),
+            due: delay.filter(|delay| !delay.is_zero()).map(|delay| now.plus(delay)),
+            window,
             object: object.clone(),
         };
         self.emit_at(now, slot, EventKind::Appended(appended));
