@@ -20,7 +20,6 @@ mod looking;
 mod panics;
 mod pop_replies;
 mod popping;
-mod preconditions;
 mod queues;
 mod replacing;
 mod requests;

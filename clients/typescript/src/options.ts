@@ -28,15 +28,7 @@ export interface ProduceOptions extends CallOptions {
     traceparent?: string;
 }
 
-/** How long the keys of a call wait for a pause in their changes. */
-export interface DebounceOptions {
-    /** The time that the keys must be quiet before they are delivered, instead of the setting; 0s for none. */
-    debounce?: Duration;
-    /** Only with `debounce`: the longest wait, at least `debounce`; default 10 times `debounce`. */
-    max_wait?: Duration;
-}
-
-export interface AddOptions extends ProduceOptions, DebounceOptions {
+export interface AddOptions extends ProduceOptions {
     delay?: Duration;
     /** The key of a single object that does not contain it. */
     key?: string;

@@ -25,7 +25,7 @@ use super::key::Key;
 use super::known::{Known, set_known};
 use super::limits::FAILURE_EXPIRY_SECS;
 use super::remembered::RememberedVersions;
-use super::schedule::{EventId, Lease, Place, Window};
+use super::schedule::{EventId, Lease, Place};
 use super::snapshot::{LastReplace, RememberedVersion};
 use super::state::State;
 use super::time::Time;
@@ -333,7 +333,7 @@ impl State {
     }
 
     fn apply_appended(&mut self, slot: Slot, appended: &Appended, id: EventId) -> Result<Applied, Reason> {
-        let Appended { key, delta, final_state_unknown, origin, provenance, due, window, object } = appended;
+        let Appended { key, delta, final_state_unknown, origin, provenance, due, object } = appended;
         let (rules, cap) = (self.config.rules(), self.config.cap());
         let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
         let mut delta = Delta {
@@ -369,45 +369,35 @@ impl State {
             let pending = entry.initial_pending.replace(NonZero::new(id.rv.get()).ok_or("its number is 0")?);
             self.initial_pending += usize::from(pending.is_none());
         }
-        let got_work = !waits_for_turn && self.queue_work(slot, key, due, window.as_deref(), id)?;
+        let got_work = match due {
+            _ if waits_for_turn => false,
+            Some(due) => {
+                self.schedule.delay(slot, key, &mut entry.schedule_state, due, id.rv);
+                false
+            }
+            None => self.schedule.wake(slot, key, &mut entry.schedule_state, id),
+        };
         Ok(Applied { merged, got_work, ..Applied::default() })
     }
 
     fn apply_queued(&mut self, slot: Slot, queued: &Queued, id: EventId) -> Result<Applied, Reason> {
-        let Queued { key, due, window, rate_limited } = queued;
+        let Queued { key, due, rate_limited } = queued;
         let schedule_state = &mut self.table.at_mut(slot).ok_or(NO_ENTRY)?.schedule_state;
         if *rate_limited && schedule_state.place == Place::Parked {
             schedule_state.failures = 0;
         }
         let failures = if *rate_limited { schedule_state.failures.saturating_add(1) } else { 0 };
-        let got_work = self.queue_work(slot, key, *due, window.as_deref(), id)?;
+        let got_work = match due {
+            Some(due) => {
+                self.schedule.delay(slot, key, schedule_state, *due, id.rv);
+                false
+            }
+            None => self.schedule.wake(slot, key, schedule_state, id),
+        };
         if *rate_limited {
-            self.table.at_mut(slot).ok_or(NO_ENTRY)?.schedule_state.failures = failures;
+            schedule_state.failures = failures;
         }
         Ok(Applied::work(got_work))
-    }
-
-    /// Gives a key work that may wait for a delay or a debounce window. Returns whether the key got work now.
-    fn queue_work(
-        &mut self,
-        slot: Slot,
-        key: &Key,
-        due: Option<Time>,
-        window: Option<&Window>,
-        id: EventId,
-    ) -> Result<bool, Reason> {
-        let schedule_state = &mut self.table.at_mut(slot).ok_or(NO_ENTRY)?.schedule_state;
-        match (window, due) {
-            (Some(window), _) => {
-                if !schedule_state.may_be_debounced() {
-                    return Err("the key is ready, so no window delays it");
-                }
-                self.schedule.debounce(slot, key, schedule_state, *window, id);
-            }
-            (None, Some(due)) => self.schedule.delay(slot, key, schedule_state, due, id.rv),
-            (None, None) => return Ok(self.schedule.wake(slot, key, schedule_state, id)),
-        }
-        Ok(false)
     }
 
     fn apply_leased(&mut self, slot: Slot, leased: &Leased, id: EventId) -> Result<Applied, Reason> {
@@ -471,10 +461,8 @@ impl State {
                 self.schedule.extend(slot, schedule_state, *deadline, id.at);
             }
             EventKind::DelayElapsed { key } => {
-                if !schedule_state.waits() {
-                    return Err("the key has neither a delay nor a window");
-                }
-                let waits = (rules.delays_are_adds || !entry.waiting.is_empty(), self.closed);
+                schedule_state.delay().ok_or("the key has no delay")?;
+                let waits = rules.delays_are_adds || !entry.waiting.is_empty();
                 return Ok(Applied::work(self.schedule.fire(slot, key, schedule_state, waits, position)));
             }
             EventKind::Forgotten { .. } => self.schedule.forget(slot, schedule_state),

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::vec::IntoIter;
 
-use super::config::Quiet;
 use super::delta::{Delta, DeltaKind};
 use super::event::ReplaceCounts;
 use super::id::{Rv, Sequence, Source, Token, Worker};
@@ -20,7 +19,6 @@ use super::trace::Trace;
 mod admin;
 mod bounds;
 mod consume;
-mod debounce;
 mod follow;
 mod produce;
 mod replace;
@@ -50,8 +48,6 @@ pub struct Call {
     pub source: Option<Source>,
     /// How long the key waits before it is delivered.
     pub delay: Option<Duration>,
-    /// How long the key must be quiet before it is delivered. Overrides the queue's setting.
-    pub debounce: Option<Quiet>,
     /// Whether the Delete was inferred, so that the object may be outdated.
     pub final_state_unknown: bool,
     /// Whether the call is `AddRateLimited`. Only in mode keys.
@@ -60,53 +56,6 @@ pub struct Call {
     pub trace: Option<Trace>,
     /// The version of the object, if the queue has the setting `version`.
     pub version: Option<ObjectVersion>,
-    /// What the caller expects of the newest object of the key. Boxed, because few calls have it.
-    pub precondition: Option<Box<Precondition>>,
-}
-
-/// The `resource_version`s that the newest object of a key must have, or must not have.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Precondition {
-    /// The object has one of these versions.
-    pub matches: Option<Versions>,
-    /// There is no object, or it has none of these versions.
-    pub matches_none: Option<Versions>,
-}
-
-/// A set of versions of objects.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Versions {
-    /// Every version.
-    Any,
-    /// These versions.
-    Of(Vec<Rv>),
-}
-
-impl Precondition {
-    /// The precondition that the newest object has this version or, with [`Rv::ZERO`], that there is no object.
-    #[must_use]
-    pub fn version(version: Rv) -> Self {
-        match version {
-            Rv::ZERO => Self { matches: None, matches_none: Some(Versions::Any) },
-            version => Self { matches: Some(Versions::Of(vec![version])), matches_none: None },
-        }
-    }
-
-    /// Whether the precondition holds if the newest object has this version; `None` if there is no object.
-    #[must_use]
-    pub fn holds(&self, version: Option<Rv>) -> bool {
-        let has = |versions: &Versions| version.is_some_and(|version| versions.contains(version));
-        self.matches.as_ref().is_none_or(has) && !self.matches_none.as_ref().is_some_and(has)
-    }
-}
-
-impl Versions {
-    fn contains(&self, version: Rv) -> bool {
-        match self {
-            Self::Any => true,
-            Self::Of(versions) => versions.contains(&version),
-        }
-    }
 }
 
 impl Call {
@@ -119,12 +68,10 @@ impl Call {
             object: None,
             source: None,
             delay,
-            debounce: None,
             final_state_unknown: false,
             rate_limited: false,
             trace: None,
             version: None,
-            precondition: None,
         }
     }
 }

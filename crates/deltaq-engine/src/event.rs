@@ -36,7 +36,6 @@ use super::lives::LifeId;
 use super::object::Object;
 use super::object_version::ObjectVersion;
 use super::omit::is_default;
-use super::schedule::Window;
 use super::settled::Outcome;
 use super::time::Time;
 use super::view::{Passage, View};
@@ -106,7 +105,7 @@ pub enum EventKind {
         /// How the lease ended.
         ending: Ending,
     },
-    /// A delay, a backoff or a debounce window ended.
+    /// A delay or backoff ended.
     DelayElapsed {
         /// The key.
         key: Key,
@@ -222,12 +221,9 @@ pub struct Appended {
     /// The delta's producer and the new owner of the key.
     #[serde(default, skip_serializing_if = "is_default")]
     pub provenance: Provenance,
-    /// When the key may be delivered; `None` means at once, or at the end of `window`.
+    /// When the key may be delivered; `None` means at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub due: Option<Time>,
-    /// The debounce window of the key with this change. Never together with `due`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub window: Option<Box<Window>>,
     /// The object.
     pub object: Object,
 }
@@ -237,12 +233,9 @@ pub struct Appended {
 pub struct Queued {
     /// The key.
     pub key: Key,
-    /// When the key may be delivered; `None` means at once, or at the end of `window`.
+    /// When the key may be delivered; `None` means at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub due: Option<Time>,
-    /// The debounce window of the key with this add. Never together with `due`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub window: Option<Box<Window>>,
     /// Whether the call counts as a failure (`AddRateLimited`).
     #[serde(default, skip_serializing_if = "is_default")]
     pub rate_limited: bool,
@@ -458,12 +451,12 @@ pub enum Disposition {
         #[serde(skip_serializing_if = "Option::is_none")]
         due: Option<Time>,
     },
-    /// The key backs off.
+    /// The key waits.
     Wait {
-        /// When the key becomes ready, unless an earlier delay ends first or a debounce window ends later.
+        /// When the key becomes ready, unless an earlier delay ends first.
         due: Time,
     },
-    /// The key waits for its existing delay or window.
+    /// The key waits for its existing delay.
     Delayed,
     /// The key is parked.
     #[default]

@@ -2,7 +2,7 @@
 
 use super::key::Key;
 use super::queue::Queue;
-use super::schedule::{Place, Window};
+use super::schedule::Place;
 use super::snapshot::KeyState;
 use super::time::Time;
 
@@ -25,8 +25,6 @@ pub struct Explanation {
     /// When the delay of a ready or leased key ends and adds the key again. Only in mode keys, where a delay is a
     /// separate add.
     pub added_again: Option<Time>,
-    /// The times of the debounce window that holds back the key, unless it ends at once because the queue is closed.
-    pub window: Option<Window>,
     /// Whether a new change makes a parked key ready.
     pub wakes_parked_keys: bool,
 }
@@ -45,7 +43,6 @@ impl Queue {
         });
         let rules = self.state().config.rules();
         let delay = entry.and_then(|entry| entry.schedule_state.delay());
-        let window = entry.and_then(|entry| entry.schedule_state.window());
         Explanation {
             added_again: delay.filter(|_| rules.delays_are_adds).map(|delay| delay.due),
             key: entry.map(super::table::Entry::state),
@@ -53,7 +50,6 @@ impl Queue {
             has_more_ahead: before.is_some_and(|before| before > AHEAD_MAX),
             is_paused: self.switches().paused,
             has_frozen_delays: self.state().freezes_delays(),
-            window: window.filter(|_| !self.switches().closed).map(|open| open.times),
             wakes_parked_keys: !rules.leases_oldest_delta,
         }
     }

@@ -115,8 +115,6 @@ impl Queue {
             schedule_state.place != Place::Parked || schedule_state.delay().is_none(),
             "is parked with a delay",
         )?;
-        rule(schedule_state.keeps_window(), "has a window that is not where it must wait")?;
-        rule(schedule_state.window().is_none() || !rules.keeps_every_delta, "has a window in mode events")?;
         rule(schedule_state.keeps_floor(), "may be delivered before its floor")?;
         rule(
             schedule_state.backoff().oldest_change.is_none() || schedule_state.has_work(),
@@ -147,13 +145,13 @@ impl Queue {
         let waits = !entry.waiting.is_empty();
         match &schedule_state.place {
             Place::Idle => rule(
-                waits == schedule_state.waits(),
+                waits == schedule_state.delay().is_some(),
                 "is idle, but deltas wait without a delay or a delay without deltas",
             )?,
             Place::Ready(_) => rule(waits, "is ready with nothing to deliver")?,
             Place::Parked => rule(waits, "is parked with nothing to deliver")?,
             Place::Leased(lease) => {
-                let has_reason = lease.new_change.is_some() || schedule_state.waits();
+                let has_reason = lease.new_change.is_some() || schedule_state.delay().is_some();
                 rule(
                     waits == has_reason,
                     "is leased, but deltas wait without a new change or delay, or the reverse",
@@ -214,7 +212,6 @@ fn newest_number(entry: &Entry) -> Rv {
         entry.known.as_ref().map_or(Rv::ZERO, |known| known.rv),
         entry.initial_pending.map_or(Rv::ZERO, |pending| Rv::new(pending.get())),
         schedule_state.delay().map_or(Rv::ZERO, |delay| delay.rv),
-        schedule_state.window().map_or(Rv::ZERO, |open| open.rv),
         schedule_state.failure_expiry().map_or(Rv::ZERO, |(_, rv)| rv),
     ];
     numbers.into_iter().max().unwrap_or_default()
@@ -223,11 +220,9 @@ fn newest_number(entry: &Entry) -> Rv {
 fn count(entry: &Entry, sizes: &mut IndexSizes) {
     let schedule_state = &entry.schedule_state;
     sizes.delayed += usize::from(schedule_state.delay().is_some());
-    sizes.windows += usize::from(schedule_state.is_debouncing());
     sizes.failure_expiries += usize::from(schedule_state.failure_expiry().is_some());
     sizes.older_changes += usize::from(schedule_state.older_change().is_some());
     sizes.idle_delayed += usize::from(schedule_state.is_delayed());
-    sizes.waiting += usize::from(schedule_state.waits());
     match &schedule_state.place {
         Place::Idle => {}
         Place::Ready(_) => sizes.ready += 1,

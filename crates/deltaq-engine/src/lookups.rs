@@ -2,11 +2,9 @@
 
 use std::ops::Bound;
 
-use super::id::{Rv, Slot};
 use super::indexes::{IndexStatus, NoIndex};
 use super::queue::Queue;
 use super::table::Entry;
-use super::time::Time;
 
 impl Queue {
     /// Continues to build incomplete indexes, for at most `budget` small objects.
@@ -60,21 +58,6 @@ impl Queue {
         from: Bound<&str>,
     ) -> Result<impl Iterator<Item = (&str, usize)>, NoIndex> {
         self.volatile.indexes.values_from(index, from)
-    }
-
-    /// The keys in the state "delayed" after `after`, by the time at which their delay ends or their debounce window may end. A key
-    /// with both comes with its window, unless its delay is a backoff.
-    pub fn delayed_after(&self, after: (Time, Rv)) -> impl Iterator<Item = (Time, Rv, Slot)> {
-        let is_debouncing = |slot| self.state().entry(slot).schedule_state.is_debouncing();
-        let schedule = self.schedule();
-        let mut delays =
-            schedule.delayed_after(after).filter(move |(_, _, slot)| !is_debouncing(*slot)).peekable();
-        let mut windows = schedule.windows_after(after).peekable();
-        std::iter::from_fn(move || match (delays.peek(), windows.peek()) {
-            (Some(delay), Some(window)) if delay < window => delays.next(),
-            (_, Some(_)) => windows.next(),
-            (_, None) => delays.next(),
-        })
     }
 
     /// Checks the invariants of the indexes.

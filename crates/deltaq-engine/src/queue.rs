@@ -302,9 +302,8 @@ impl Queue {
         let State { schedule, next_resync, .. } = &self.state;
         let lease = schedule.next_deadline().map(|(at, _, _)| at);
         let delay = self.state.next_delay().map(|(at, _, _)| at);
-        let window = self.state.next_window().map(|(at, _, _)| at);
         let failure_expiry = schedule.next_failure_expiry().map(|(at, _, _)| at);
-        [lease, delay, window, failure_expiry, *next_resync].into_iter().flatten().min()
+        [lease, delay, failure_expiry, *next_resync].into_iter().flatten().min()
     }
 
     /// Whether a lease is past its deadline but not committed. Such a lease can't expire before
@@ -314,15 +313,6 @@ impl Queue {
     pub fn due_uncommitted(&self, now: Time) -> bool {
         let lease = self.state.schedule.next_deadline();
         lease.is_some_and(|(at, token, _)| at <= now && token.rv() > self.volatile.committed)
-    }
-
-    /// Puts a window that came first in its index too early at the time at which it ends by now. This changes no state: the
-    /// positions of windows are lower bounds, which a restored queue has anew.
-    pub(super) fn place_window_again(&mut self, slot: Slot) {
-        let State { table, schedule, .. } = &mut self.state;
-        if let Some(entry) = table.at_mut(slot) {
-            schedule.place_again(slot, &mut entry.schedule_state);
-        }
     }
 
     /// Creates, counts, applies and records an event.

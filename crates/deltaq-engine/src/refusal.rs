@@ -6,7 +6,6 @@ use deltaq_types::Mode;
 
 use super::deletion_limit::{DefaultLimit, DeletionGuard};
 use super::event::ReplaceCounts;
-use super::id::Rv;
 use super::key::Key;
 
 /// Why a command is refused.
@@ -109,16 +108,6 @@ pub enum Refusal {
         expected: u64,
         /// The number of keys that the command would have changed.
         count: u64,
-    },
-    /// The newest object of a key is not the one that the caller expects.
-    #[error("the newest object of key {key:?} is not the expected one", key = key.as_str())]
-    PreconditionFailed {
-        /// The key.
-        key: Key,
-        /// The version of its newest object; `None` if there is no object.
-        version: Option<Rv>,
-        /// Index of the object in the command, from 0.
-        index: usize,
     },
     /// The queue follows another queue, so it takes no calls of producers.
     #[error("the queue follows {follows:?} and takes its objects from there")]

@@ -6,7 +6,6 @@
 //! Invariants, for the [`ScheduleState`]s of all keys:
 //! - a key is in `ready` iff its place is `Ready`, in `leases` and `tokens` iff `Leased`, in `parked` iff `Parked`;
 //! - a key is in `delayed` iff its `delay` is set; a parked key has no delay;
-//! - a key is in `windows` iff it has a debounce window, is idle, and neither backs off nor has a floor;
 //! - a key is in `failure_expiries` iff its `failure_expiry` is set; such a key is idle and has no delay;
 //! - a key is in `older_changes` iff it has an unacknowledged change, is not parked, and is not ready since the arrival of
 //!   its oldest change.
@@ -24,18 +23,15 @@ use super::time::Time;
 
 mod rebuild;
 mod state;
-mod window;
 
 pub(super) use rebuild::Rebuild;
 pub use state::{Backoff, Delay, Lease, Place, ReadyPosition, ScheduleState};
-pub use window::{OpenWindow, Window};
 
 /// The indexes over the [`ScheduleState`]s of all keys.
 #[derive(Debug, Default)]
 pub struct Schedule {
     ready: Line<Rv, Slot>,
     delayed: Line<(Time, Rv, Slot), ()>,
-    windows: Line<(Time, Rv, Slot), ()>,
     leases: Line<(Time, Token, Slot), ()>,
     tokens: Line<Token, Slot>,
     /// Sum of the microseconds at which all leases began.
@@ -44,21 +40,10 @@ pub struct Schedule {
     failure_expiries: Line<(Time, Rv, Slot), ()>,
     /// The oldest unacknowledged change of each key for which that change is not also its position in `ready`.
     older_changes: Line<(Rv, Slot), ()>,
-    /// Number of idle keys with a delay or a window: the keys in the state "delayed".
+    /// Number of idle keys with a delay: the keys in the state "delayed".
     idle_delayed: usize,
-    /// Number of keys in any place with a delay or a window.
-    waiting: usize,
     /// Number of leased keys with a change that arrived during the lease.
     leased_with_changes: usize,
-}
-
-/// Whether a key counts as waiting for a delay or a window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Waiting {
-    /// In any place.
-    any: bool,
-    /// And is idle.
-    idle: bool,
 }
 
 /// The number and the time of an event of a key.
@@ -194,15 +179,15 @@ impl Schedule {
         self.ready.len()
     }
 
-    /// Number of idle keys with a delay or a window.
+    /// Number of idle keys with a delay.
     #[must_use]
     pub fn delayed_len(&self) -> usize {
         self.idle_delayed
     }
 
-    /// Number of keys with a delay or a window, including ready and leased keys.
-    pub(super) fn waiting_len(&self) -> usize {
-        self.waiting
+    /// Number of delays, including those of ready and leased keys.
+    pub(super) fn delays_len(&self) -> usize {
+        self.delayed.len()
     }
 
     /// Number of leased keys.
@@ -228,14 +213,12 @@ impl Schedule {
         IndexSizes {
             ready: self.ready.len(),
             delayed: self.delayed.len(),
-            windows: self.windows.len(),
             leases: self.leases.len(),
             tokens: self.tokens.len(),
             parked: self.parked.len(),
             failure_expiries: self.failure_expiries.len(),
             older_changes: self.older_changes.len(),
             idle_delayed: self.idle_delayed,
-            waiting: self.waiting,
             leased_with_changes: self.leased_with_changes,
         }
     }
@@ -255,16 +238,12 @@ impl Schedule {
         let failure_expiry =
             state.failure_expiry().is_none_or(|(at, rv)| self.failure_expiries.get((at, rv, slot)).is_some());
         let older_change = state.older_change().is_none_or(|rv| self.older_changes.get((rv, slot)).is_some());
-        let window = state.window().is_none_or(|open| {
-            open.indexed.is_none_or(|indexed| self.windows.get((indexed, open.rv, slot)).is_some())
-        });
-        in_place && delay && window && failure_expiry && older_change
+        in_place && delay && failure_expiry && older_change
     }
 
     /// Handles a new change of the key. An idle or parked key becomes ready, but not before its floor. A leased key becomes
     /// ready when it is settled. Returns whether the key had no work before (client-go's adds).
     pub fn wake(&mut self, slot: Slot, key: &Key, state: &mut ScheduleState, event: EventId) -> bool {
-        self.end_window(slot, state);
         if let Some(floor) = state.floor().filter(|floor| *floor > event.at) {
             self.delay(slot, key, state, floor, event.rv);
             return false;
@@ -282,7 +261,6 @@ impl Schedule {
                 }
                 lease.new_change = Some(event.at);
                 self.leased_with_changes += 1;
-                self.end_window(slot, state);
             }
             Place::Idle => self.enqueue(slot, state, event, None),
             Place::Parked => {
@@ -305,19 +283,8 @@ impl Schedule {
         self.set_failure_expiry(slot, state, None);
         let due = state.floor().map_or(due, |floor| due.max(floor));
         if state.delay().is_none_or(|delay| due < delay.due) {
-            self.set_delay(slot, state, Some(Delay { due, rv, after_failure: false }));
-            self.index_window(slot, state);
+            self.set_delay(slot, state, Some(Delay { due, rv }));
         }
-    }
-
-    /// Makes the key ready no later than `due`, like [`delay`](Self::delay), but a window of the key must also have ended.
-    pub fn back_off(&mut self, slot: Slot, state: &mut ScheduleState, due: Time, rv: Rv) {
-        self.set_failure_expiry(slot, state, None);
-        let due = state.floor().map_or(due, |floor| due.max(floor));
-        if state.delay().is_none_or(|delay| due < delay.due) {
-            self.set_delay(slot, state, Some(Delay { due, rv, after_failure: true }));
-        }
-        self.index_window(slot, state);
     }
 
     /// Sets the time before which only an operator makes the key ready. A delay that would end earlier is extended.
@@ -328,34 +295,18 @@ impl Schedule {
         }
     }
 
-    /// Handles the end of the key's delay or window at the time of the event, or a promote. If `waits` is true, the key has
-    /// something to deliver. With `at_once`, a window ends whatever its time is. Returns whether the key got work.
+    /// Handles the end of the key's delay. If `waits` is true, the key has something to deliver. Returns whether the
+    /// key got work.
     pub fn fire(
         &mut self,
         slot: Slot,
         key: &Key,
         state: &mut ScheduleState,
-        (waits, at_once): (bool, bool),
+        waits: bool,
         event: EventId,
     ) -> bool {
-        let window_due = state.window().map(|open| if at_once { event.at } else { open.times.due() });
-        let is_open = window_due.is_some_and(|due| due > event.at);
-        match state.delay() {
-            Some(delay) if delay.due <= event.at => {
-                self.set_delay(slot, state, None);
-                state.set_floor(None);
-                if delay.after_failure && is_open {
-                    self.index_window(slot, state);
-                    return false;
-                }
-            }
-            _ if state.is_debouncing() && window_due.is_some_and(|due| due <= event.at) => {}
-            _ => {
-                self.set_delay(slot, state, None);
-                state.set_floor(None);
-            }
-        }
-        self.end_window(slot, state);
+        self.set_delay(slot, state, None);
+        state.set_floor(None);
         waits && self.make_ready(slot, key, state, event)
     }
 
@@ -389,33 +340,29 @@ impl Schedule {
         self.leases.insert((deadline, lease.token, slot), ());
     }
 
-    /// Ends the lease. The key becomes ready if a new change arrived during the lease, else idle. A window of the key is over.
+    /// Ends the lease. The key becomes ready if a new change arrived during the lease, else idle.
     pub fn settle(&mut self, slot: Slot, state: &mut ScheduleState, event: EventId) {
-        let added = self.end_lease(slot, state).new_change;
-        if let Some(added) = added.or_else(|| state.window().map(|open| open.times.first)) {
+        if let Some(added) = self.end_lease(slot, state).new_change {
             self.enqueue(slot, state, event, Some(added));
         }
     }
 
-    /// Ends the lease. The key waits for a delay or its window, even if a change arrived during the lease.
+    /// Ends the lease. The key waits for a delay, even if a change arrived during the lease.
     pub fn settle_to_wait(&mut self, slot: Slot, state: &mut ScheduleState) {
         self.end_lease(slot, state);
-        self.index_window(slot, state);
     }
 
     /// Ends the lease; the key becomes ready. Returns whether the key had no work before. A new change during the
     /// lease counts as work.
     pub fn settle_to_tail(&mut self, slot: Slot, state: &mut ScheduleState, event: EventId) -> bool {
         let lease = self.end_lease(slot, state);
-        let is_new = lease.new_change.is_none() && state.window().is_none();
         self.enqueue(slot, state, event, lease.new_change);
-        is_new
+        lease.new_change.is_none()
     }
 
     /// Ends an undelivered lease. The key returns to its former position.
     pub fn restore_position(&mut self, slot: Slot, state: &mut ScheduleState) {
         let lease = self.end_lease(slot, state);
-        self.end_window(slot, state);
         state.attempt = state.attempt.saturating_sub(1);
         self.ready.insert(lease.former.rv, slot);
         self.set_place(state, Place::Ready(lease.former));
@@ -437,7 +384,6 @@ impl Schedule {
     /// Records that the key's waiting deltas were dropped: a leased key stays leased, and any other key becomes idle.
     pub fn drop_waiting(&mut self, slot: Slot, key: &Key, state: &mut ScheduleState) {
         self.set_delay(slot, state, None);
-        self.end_window(slot, state);
         state.set_floor(None);
         match &mut state.place {
             Place::Leased(lease) => {
@@ -516,8 +462,6 @@ impl Schedule {
     fn enqueue(&mut self, slot: Slot, state: &mut ScheduleState, event: EventId, added: Option<Time>) {
         self.set_failure_expiry(slot, state, None);
         state.set_floor(None);
-        self.end_window(slot, state);
-        state.end_backoff();
         self.ready.insert(event.rv, slot);
         let position = ReadyPosition { rv: event.rv, since: event.at, added: added.unwrap_or(event.at) };
         self.set_place(state, Place::Ready(position));
@@ -545,7 +489,7 @@ impl Schedule {
     }
 
     fn set_delay(&mut self, slot: Slot, state: &mut ScheduleState, delay: Option<Delay>) {
-        let (was, old) = (state.waiting(), state.delay());
+        let (was, old) = (state.is_delayed(), state.delay());
         if old == delay {
             return;
         }
@@ -556,22 +500,22 @@ impl Schedule {
             self.delayed.insert((new.due, new.rv, slot), ());
         }
         state.set_backoff(|backoff| backoff.delay = delay);
-        self.count_waiting(was, state.waiting());
+        self.count_delayed(was, state.is_delayed());
     }
 
     fn set_place(&mut self, state: &mut ScheduleState, place: Place) -> Place {
-        let was = state.waiting();
+        let was = state.is_delayed();
         let old = std::mem::replace(&mut state.place, place);
-        self.count_waiting(was, state.waiting());
+        self.count_delayed(was, state.is_delayed());
         old
     }
 
-    fn count_waiting(&mut self, was: Waiting, is: Waiting) {
-        if was == is {
-            return;
+    fn count_delayed(&mut self, was: bool, is: bool) {
+        match (was, is) {
+            (false, true) => self.idle_delayed += 1,
+            (true, false) => self.idle_delayed -= 1,
+            _ => {}
         }
-        self.idle_delayed = self.idle_delayed + usize::from(is.idle) - usize::from(was.idle);
-        self.waiting = self.waiting + usize::from(is.any) - usize::from(was.any);
     }
 }
 
@@ -580,13 +524,11 @@ impl Schedule {
 pub(super) struct IndexSizes {
     pub(super) ready: usize,
     pub(super) delayed: usize,
-    pub(super) windows: usize,
     pub(super) leases: usize,
     pub(super) tokens: usize,
     pub(super) parked: usize,
     pub(super) failure_expiries: usize,
     pub(super) older_changes: usize,
     pub(super) idle_delayed: usize,
-    pub(super) waiting: usize,
     pub(super) leased_with_changes: usize,
 }

@@ -154,12 +154,6 @@ impl State {
         if self.freezes_delays() { None } else { self.schedule.next_delay() }
     }
 
-    /// The first window, at the earliest time at which it may end. Windows of a closed queue end at once.
-    pub(super) fn next_window(&self) -> Option<(Time, Rv, Slot)> {
-        let first = self.schedule.next_window();
-        if self.closed { first.map(|(_, rv, slot)| (self.last_at, rv, slot)) } else { first }
-    }
-
     /// Whether delays do not elapse, because the queue is closed.
     pub(super) fn freezes_delays(&self) -> bool {
         self.closed && self.config.rules().stops_when_closed

@@ -410,12 +410,10 @@ mod tests {
             object: Some(Object::from_valid("{}")),
             source: None,
             delay: None,
-            debounce: None,
             final_state_unknown: false,
             rate_limited: false,
             trace: None,
             version: None,
-            precondition: None,
         }
     }
 }

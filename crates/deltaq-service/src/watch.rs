@@ -494,7 +494,6 @@ mod tests {
             origin: Origin::Call,
             provenance: Provenance::new(None, None, None),
             due: None,
-            window: None,
             object,
         });
         let (before, rv, at) = (Rv::new(rv - 1), Rv::new(rv), Time::from_micros(rv));

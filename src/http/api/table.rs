@@ -96,9 +96,9 @@ operations! {
     POST   "/v1/queues/{queue}/close"          close_queue    OnQueue(Admin)   Wait      Empty    [CloseQuery]      long  with_body    queues::close;
     POST   "/v1/queues/{queue}/reopen"         reopen_queue   OnQueue(Admin)   Write     Empty    []                long  with_body    queues::reopen;
     POST   "/v1/queues/{queue}/purge"          purge_queue    OnQueue(Admin)   Write     Empty    []                long  with_body    queues::purge;
-    POST   "/v1/queues/{queue}/add"            add            OnQueue(Produce) Write     Objects  [AddQuery]        quick with_head    produce::add;
-    POST   "/v1/queues/{queue}/update"         update         OnQueue(Produce) Write     Objects  [UpdateQuery]     quick with_head    produce::update;
-    POST   "/v1/queues/{queue}/delete"         delete         OnQueue(Produce) Write     Objects  [DeleteQuery]     quick with_head    produce::delete;
+    POST   "/v1/queues/{queue}/add"            add            OnQueue(Produce) Write     Objects  [AddQuery]        quick with_body    produce::add;
+    POST   "/v1/queues/{queue}/update"         update         OnQueue(Produce) Write     Objects  [UpdateQuery]     quick with_body    produce::update;
+    POST   "/v1/queues/{queue}/delete"         delete         OnQueue(Produce) Write     Objects  [DeleteQuery]     quick with_body    produce::delete;
     POST   "/v1/queues/{queue}/replace"        replace        OnQueue(Produce) List      Objects  [ReplaceQuery]    long  with_body    produce::replace;
     POST   "/v1/queues/{queue}/deltas"         deltas         OnQueue(Produce) Write     Objects  [DeltasQuery]     long  with_body    produce::deltas;
     POST   "/v1/queues/{queue}/resync"         resync         OnQueue(Produce) Write     Empty    []                long  with_body    produce::resync;

@@ -12,7 +12,6 @@ use deltaq_types::name::Name;
 use futures_util::FutureExt as _;
 
 use super::body::Incoming;
-use super::conditional;
 use super::context::RequestContext;
 use super::params::{Params, Query, path_key, queue_name};
 use crate::http::operation::Operation;
@@ -90,14 +89,14 @@ pub(in crate::http) fn with_body<T: IntoResponse + 'static, F: Future<Output = T
     }
 }
 
-/// The response of a handler to a call with a body, which also gets the conditional headers.
+/// The response of a handler to a call with a body, which also gets the headers.
 pub(in crate::http) fn with_head<T: IntoResponse + 'static, F: Future<Output = T> + Send + 'static>(
     context: Arc<RequestContext>,
     request: Request,
     query: Query,
     handler: impl FnOnce(QueueCall, HeaderMap) -> F,
 ) -> ResponseFuture {
-    let headers = conditional::of(request.headers());
+    let headers = request.headers().clone();
     with_body(context, request, query, |call| handler(call, headers))
 }
 

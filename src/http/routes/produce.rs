@@ -4,12 +4,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::HeaderMap;
-use deltaq_engine::command::{self, Call, DefaultLimit, FailureState, Precondition, Replace};
+use deltaq_engine::command::{self, Call, DefaultLimit, FailureState, Replace};
 use deltaq_engine::config::Config;
 use deltaq_engine::delta::DeltaKind;
 use deltaq_engine::excerpt::Excerpt;
-use deltaq_engine::id::{Rv, Sequence, Source};
+use deltaq_engine::id::{Sequence, Source};
 use deltaq_engine::key::Key;
 use deltaq_engine::object::Object;
 use deltaq_engine::object_version::ObjectVersion;
@@ -23,20 +22,16 @@ use super::consume::read_keys;
 use crate::http::blocking::{CHECKS, run_blocking};
 use crate::http::gate::limits::DELAY_MAX;
 use crate::http::openapi::params::{
-    AddQuery, DeleteQuery, DeltasQuery, ExpectedObject, InQueue, InTrace, ReplaceQuery, UpdateQuery,
+    AddQuery, DeleteQuery, DeltasQuery, InQueue, InTrace, ReplaceQuery, UpdateQuery,
 };
-use crate::http::openapi::responses::{
-    Always, Conflict, Full, OfBody, OfQueue, PreconditionFailed, Unprocessable,
-};
+use crate::http::openapi::responses::{Always, Conflict, Full, OfBody, OfQueue, Unprocessable};
 use crate::http::openapi::schemas::{Deltas, Objects, Seeds};
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Reply;
 use crate::http::request::admitted::{AdmissionRules, ObjectUse, Reader, key_or_explicit};
 use crate::http::request::body::Account;
 use crate::http::request::call::QueueCall;
-use crate::http::request::conditional;
 use crate::http::request::context::RequestContext;
-use crate::http::request::debounce::{of_call, of_entry};
 use crate::http::request::documents::{Document, documents};
 use crate::http::request::invalid::{Invalid, InvalidKey};
 use crate::http::request::params::{Params, check_name, read_duration, wrong};
@@ -51,64 +46,60 @@ const READINGS_MAX: usize = 3;
 /// Add objects: the object itself, a JSON array, or NDJSON; all or none.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/add", tag = "producing", operation_id = "add",
-    params(InQueue, AddQuery, InTrace, ExpectedObject),
+    params(InQueue, AddQuery, InTrace),
     request_body(description = "May be compressed: Content-Encoding gzip, br or zstd.", content((Objects = "application/json"), (Objects = "application/x-ndjson"))),
     responses(
         (status = 200, description = "Accepted.", body = Produced),
-        Always, OfQueue, OfBody, Conflict, PreconditionFailed, Unprocessable, Full,
+        Always, OfQueue, OfBody, Conflict, Unprocessable, Full,
     )
 )]
-pub(in crate::http) async fn add(call: QueueCall, headers: HeaderMap) -> Result<Reply<Produced>, Problem> {
-    produce(call, headers, DeltaKind::Added).await
+pub(in crate::http) async fn add(call: QueueCall) -> Result<Reply<Produced>, Problem> {
+    produce(call, DeltaKind::Added).await
 }
 
 /// Update objects; an unknown key is accepted.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/update", tag = "producing", operation_id = "update",
-    params(InQueue, UpdateQuery, InTrace, ExpectedObject),
+    params(InQueue, UpdateQuery, InTrace),
     request_body(description = "May be compressed: Content-Encoding gzip, br or zstd.", content((Objects = "application/json"), (Objects = "application/x-ndjson"))),
     responses(
         (status = 200, description = "Accepted.", body = Produced),
-        Always, OfQueue, OfBody, Conflict, PreconditionFailed, Unprocessable, Full,
+        Always, OfQueue, OfBody, Conflict, Unprocessable, Full,
     )
 )]
-pub(in crate::http) async fn update(call: QueueCall, headers: HeaderMap) -> Result<Reply<Produced>, Problem> {
-    produce(call, headers, DeltaKind::Updated).await
+pub(in crate::http) async fn update(call: QueueCall) -> Result<Reply<Produced>, Problem> {
+    produce(call, DeltaKind::Updated).await
 }
 
 /// Delete objects, or one by its key alone.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/delete", tag = "producing", operation_id = "delete",
-    params(InQueue, DeleteQuery, InTrace, ExpectedObject),
+    params(InQueue, DeleteQuery, InTrace),
     request_body(description = "May be compressed: Content-Encoding gzip, br or zstd.", content((Option<Objects> = "application/json"), (Option<Objects> = "application/x-ndjson"))),
     responses(
         (status = 200, description = "Accepted or ignored.", body = Produced),
-        Always, OfQueue, OfBody, Conflict, PreconditionFailed, Unprocessable, Full,
+        Always, OfQueue, OfBody, Conflict, Unprocessable, Full,
     )
 )]
-pub(in crate::http) async fn delete(call: QueueCall, headers: HeaderMap) -> Result<Reply<Produced>, Problem> {
-    produce(call, headers, DeltaKind::Deleted).await
+pub(in crate::http) async fn delete(call: QueueCall) -> Result<Reply<Produced>, Problem> {
+    produce(call, DeltaKind::Deleted).await
 }
 
-async fn produce(call: QueueCall, headers: HeaderMap, kind: DeltaKind) -> Result<Reply<Produced>, Problem> {
+async fn produce(call: QueueCall, kind: DeltaKind) -> Result<Reply<Produced>, Problem> {
     let context = call.context.clone();
-    produced(call, &headers, kind).await.map(|produced| context.reply(produced))
+    produced(call, kind).await.map(|produced| context.reply(produced))
 }
 
-async fn produced(call: QueueCall, headers: &HeaderMap, kind: DeltaKind) -> Result<Produced, Problem> {
+async fn produced(call: QueueCall, kind: DeltaKind) -> Result<Produced, Problem> {
     let QueueCall { state, name, params, incoming, context, .. } = call;
     let source = permitted_source(&params, &context, &name)?;
     let sequence = read_sequence(&params, source.as_ref())?;
     let delay = params.duration("delay", Duration::ZERO..=DELAY_MAX)?;
-    let debounce = of_call(&params)?;
     let explicit = params.key("key")?;
     let rate_limited = params.flag("rate_limited")?;
     let must_exist = params.flag("must_exist")?;
     if rate_limited && delay.is_some() {
         return Err(wrong("rate_limited", "the rate limiter gives the delay").hint("leave delay out"));
-    }
-    if rate_limited && debounce.is_some() {
-        return Err(wrong("rate_limited", "the rate limiter gives the delay").hint("leave debounce out"));
     }
     let rules = AdmissionRules::of(&state, &name, &incoming);
     rules.check_exists(must_exist)?;
@@ -118,8 +109,6 @@ async fn produced(call: QueueCall, headers: &HeaderMap, kind: DeltaKind) -> Resu
         let detail = "the key names a single object, and the body has a list";
         return Err(Problem::new(Code::InvalidKey, detail).with("parameter", "key"));
     }
-    let lives = rules.handle.as_ref().map(|handle| handle.lives());
-    let precondition = conditional::of_object(headers, lives.as_deref(), many || parsed.len() > 1)?;
     let trace = context.trace();
     let template =
         move |config: &Config, key: Key, object: Option<Object>, version: Option<ObjectVersion>| Call {
@@ -128,12 +117,10 @@ async fn produced(call: QueueCall, headers: &HeaderMap, kind: DeltaKind) -> Resu
             object: object.filter(|_| config.mode != Mode::Keys),
             source: source.clone(),
             delay,
-            debounce,
             final_state_unknown: false,
             rate_limited,
             trace: trace.clone(),
             version,
-            precondition: precondition.clone(),
         };
     if parsed.is_empty() && !many {
         let bare = move |config: &Config| kind == DeltaKind::Deleted || config.mode == Mode::Keys;
@@ -169,7 +156,7 @@ async fn produced(call: QueueCall, headers: &HeaderMap, kind: DeltaKind) -> Resu
     request_body(description = "May be compressed: Content-Encoding gzip, br or zstd.", content((Deltas = "application/json"), (Deltas = "application/x-ndjson"))),
     responses(
         (status = 200, description = "Accepted.", body = Produced),
-        Always, OfQueue, OfBody, Conflict, PreconditionFailed, Unprocessable, Full,
+        Always, OfQueue, OfBody, Conflict, Unprocessable, Full,
     )
 )]
 pub(in crate::http) async fn deltas(
@@ -401,12 +388,10 @@ fn call_of(
         object: object.filter(|_| config.mode != Mode::Keys),
         source: call.source.as_deref().map(Source::from),
         delay: delay.transpose().map_err(|wrong| wrong.field("delay"))?,
-        debounce: of_entry(call.debounce.as_deref(), call.max_wait.as_deref())?,
         final_state_unknown: call.final_state_unknown,
         rate_limited: false,
         trace,
         version: version.transpose()?.flatten(),
-        precondition: call.expected_version.map(|version| Box::new(Precondition::version(Rv::new(version)))),
     })
 }
 

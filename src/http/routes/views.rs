@@ -22,7 +22,7 @@ use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue, Unprocessa
 use crate::http::problem::Problem;
 use crate::http::reply::Json;
 use crate::http::request::call::ReadCall;
-use crate::http::request::conditional::{has_copy, object_tag};
+use crate::http::request::conditional::has_copy;
 use crate::http::request::cursor::{self, List};
 use crate::http::request::params::Params;
 use crate::http::wire::{self, Fields, Selected};
@@ -162,7 +162,7 @@ async fn one(call: &ReadCall, view: View, key: &Key) -> Result<Response, Problem
         };
         return Err(no_key(key, why));
     };
-    let etag = object_tag(&handle.lives(), found.rv);
+    let etag = format!("\"{}-{}\"", handle.lives().id_of(found.rv), found.rv);
     if has_copy(&call.headers, &etag) {
         return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, etag)]).into_response());
     }

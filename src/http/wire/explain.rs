@@ -26,8 +26,7 @@ pub fn explain(handle: &Handle, key: &Key, explanation: &Explanation, moment: Mo
         reason,
         explanation: format!("Key {}: {sentence}.", Excerpt(key.as_str())),
         lease: schedule.and_then(ScheduleState::lease).map(|lease| read::lease(handle, lease, moment)),
-        due_at: schedule.and_then(ScheduleState::due).map(|due| timestamp(moment.wall(due))),
-        latest_at: explanation.window.map(|window| timestamp(moment.wall(window.latest))),
+        due_at: schedule.and_then(ScheduleState::delay).map(|delay| timestamp(moment.wall(delay.due))),
         floor_at: floor.map(|floor| timestamp(moment.wall(floor))),
         failures: schedule.map_or(0, |schedule| schedule.failures),
         last_error: schedule.and_then(ScheduleState::last_error).map(str::to_owned),
@@ -65,8 +64,7 @@ fn reason(state: &KeyState, explanation: &Explanation, moment: Moment) -> (HoldR
     let floor = floor(schedule, moment).map(|floor| timestamp(moment.wall(floor)));
     match (&schedule.place, schedule.delay()) {
         (Place::Leased(lease), _) => {
-            let behind = debounced_until(explanation, moment);
-            (HoldReason::Leased, leased(lease, state.waiting.len(), moment) + &behind + &again)
+            (HoldReason::Leased, leased(lease, state.waiting.len(), moment) + &again)
         }
         (Place::Parked, _) => {
             let way_out = if explanation.wakes_parked_keys {
@@ -84,9 +82,6 @@ fn reason(state: &KeyState, explanation: &Explanation, moment: Moment) -> (HoldR
         (Place::Ready(_), _) => {
             let (reason, sentence) = ready(explanation);
             (reason, sentence + &again)
-        }
-        (Place::Idle, _) if schedule.is_debouncing() => {
-            (HoldReason::Debouncing, debouncing(schedule, explanation, moment) + &again)
         }
         (Place::Idle, Some(_)) if explanation.has_frozen_delays => (
             HoldReason::Closed,
@@ -106,22 +101,6 @@ fn reason(state: &KeyState, explanation: &Explanation, moment: Moment) -> (HoldR
             (HoldReason::NothingWaits, "nothing waits, and its newest change is acknowledged".to_owned())
         }
         (Place::Idle, None) => (HoldReason::NothingWaits, "nothing waits".to_owned()),
-    }
-}
-
-/// How long changes behind a lease are debounced.
-fn debounced_until(explanation: &Explanation, moment: Moment) -> String {
-    let window = explanation.window.map(|window| timestamp(moment.wall(window.due())));
-    window.map_or_else(String::new, |due| format!(", at the earliest until {due}"))
-}
-
-fn debouncing(schedule: &ScheduleState, explanation: &Explanation, moment: Moment) -> String {
-    let until = |at: Option<Time>| at.map(|at| timestamp(moment.wall(at)));
-    match (until(schedule.due()), until(explanation.window.map(|window| window.latest))) {
-        (Some(due), Some(latest)) => {
-            format!("it waits for a pause in its changes until {due}, and at the latest until {latest}")
-        }
-        _ => "it waits for a pause in its changes".to_owned(),
     }
 }
 

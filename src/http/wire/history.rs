@@ -20,21 +20,18 @@ pub fn event(handle: &Handle, past: &PastEvent, moment: Moment) -> Option<EventD
     let document = EventDocument::new(event.rv.get(), timestamp(event.at), name(&event.kind)?);
     let lease = |token| Some(handle.lease_id(token).to_string());
     let document = match &event.kind {
-        EventKind::Appended(Appended {
-            delta, final_state_unknown, provenance, due, window, object, ..
-        }) => EventDocument {
-            kind: Some(delta_type(*delta)),
-            final_state_unknown: *final_state_unknown,
-            source: provenance.owner().or(provenance.source()).map(ToString::to_string),
-            due_at: due.or(window.as_ref().map(|window| window.due())).map(timestamp),
-            traceparent: provenance.trace().map(ToString::to_string),
-            object: raw(object),
-            ..document
-        },
-        EventKind::Queued(Queued { due, window, .. }) => {
-            let due = due.or(window.as_ref().map(|window| window.due()));
-            EventDocument { due_at: due.map(timestamp), ..document }
+        EventKind::Appended(Appended { delta, final_state_unknown, provenance, due, object, .. }) => {
+            EventDocument {
+                kind: Some(delta_type(*delta)),
+                final_state_unknown: *final_state_unknown,
+                source: provenance.owner().or(provenance.source()).map(ToString::to_string),
+                due_at: due.map(timestamp),
+                traceparent: provenance.trace().map(ToString::to_string),
+                object: raw(object),
+                ..document
+            }
         }
+        EventKind::Queued(Queued { due, .. }) => EventDocument { due_at: due.map(timestamp), ..document },
         EventKind::TakenOver { owner, .. } => EventDocument { source: Some(owner.to_string()), ..document },
         EventKind::Leased(Leased { deadline, worker, .. }) => EventDocument {
             lease_id: lease(Token::new(event.rv)),

@@ -218,10 +218,6 @@ impl Given {
                 }
             }
         }
-        if settings.mode == Mode::Events && self.names("debounce") {
-            let why = "a queue of mode events delivers every delta by itself";
-            return Err(Problem::invalid_setting("debounce", why));
-        }
         // A follower has no versions, so the default for all queues does not apply to it.
         let default_version = defaults.version.as_ref().map(|pointer| &*pointer.text);
         if settings.follow.is_some()

@@ -77,8 +77,7 @@ impl Call {
             Command::Tick(_) => Self::notice(),
             Command::Produce(change, keyed) => produce(*change, keyed),
             Command::Deltas(changes, options) => {
-                let deltas: Vec<_> =
-                    changes.iter().map(|(change, keyed)| delta(*change, keyed, numbers)).collect();
+                let deltas: Vec<_> = changes.iter().map(|(change, keyed)| delta(*change, keyed)).collect();
                 Self::post("deltas", options).with(&deltas)
             }
             Command::Replace(list, options) => {
@@ -136,13 +135,6 @@ fn setting((name, value): (&str, &str)) -> (String, Value) {
         let limiter = json!({"item_exponential": {"base": base, "max": max}, "jitter": 0.0});
         return ("rate_limiter".to_owned(), limiter);
     }
-    if let Some((range, flags)) = (name == "debounce").then(|| value.split_once(',').unwrap_or((value, ""))) {
-        let Some((quiet, max_wait)) = range.split_once("..") else { return (name.to_owned(), Value::Null) };
-        let deletes = if flags.contains("deletes=now") { "now" } else { "debounced" };
-        let lists = flags.contains("lists=true");
-        let debounce = json!({"quiet": quiet, "max_wait": max_wait, "deletes": deletes, "lists": lists});
-        return (name.to_owned(), debounce);
-    }
     let plain = || Value::String(value.to_owned());
     (name.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| plain()))
 }
@@ -157,8 +149,7 @@ fn produce(change: Change, keyed: &Keyed) -> Call {
     Call { body: keyed.object.clone().unwrap_or_default(), ..Call::post(call, &query) }
 }
 
-fn delta<'a>(change: Change, keyed: &'a Keyed, numbers: &impl Numbers) -> DeltaCall<'a> {
-    let expected: Option<u64> = keyed.options.number("expected_version");
+fn delta(change: Change, keyed: &Keyed) -> DeltaCall<'_> {
     DeltaCall {
         kind: match change {
             Change::Added => DeltaCallType::Added,
@@ -169,10 +160,7 @@ fn delta<'a>(change: Change, keyed: &'a Keyed, numbers: &impl Numbers) -> DeltaC
         object: raw(keyed),
         source: keyed.options.get("source").map(str::to_owned),
         delay: keyed.options.get("delay").map(str::to_owned),
-        debounce: keyed.options.get("debounce").map(str::to_owned),
-        max_wait: keyed.options.get("max_wait").map(str::to_owned),
         final_state_unknown: keyed.options.flag("final_state_unknown"),
-        expected_version: expected.map(|number| if number == 0 { 0 } else { numbers.version(number) }),
     }
 }
 

@@ -135,29 +135,3 @@ async fn a_floor_is_shown_while_it_lasts() {
     post(&service, "update", json!({"key": "a", "v": 3})).await;
     assert_eq!(reason(&service, "a", "it is delayed until 2").await.0, "delayed");
 }
-
-#[tokio::test]
-async fn a_debounced_key_tells_when_it_is_due_and_when_at_the_latest() {
-    let service = Service::start().await;
-    let settings = json!({"debounce": {"quiet": "1h", "max_wait": "2h"}});
-    service.call("PUT", QUEUE, &settings).await.ok();
-    post(&service, "add", json!({"key": "a"})).await;
-    let (reason_word, found) = reason(&service, "a", "it waits for a pause in its changes until 2").await;
-    assert_eq!(reason_word, "debouncing");
-    let (due, latest) = (found["due_at"].as_str(), found["latest_at"].as_str());
-    assert!(due.is_some() && due < latest, "{found}");
-    let item = service.get(&format!("{QUEUE}/items/a")).await.ok();
-    assert_eq!((&item["state"], &item["due_at"]), (&json!("delayed"), &found["due_at"]));
-
-    post(&service, "update?debounce=0s", json!({"key": "a", "v": 2})).await;
-    let lease = pop(&service).await;
-    post(&service, "update", json!({"key": "a", "v": 3})).await;
-    let (_, found) =
-        reason(&service, "a", "1 newer change waits behind the lease, at the earliest until 2").await;
-    assert!(found["latest_at"].is_string(), "{found}");
-    post(&service, "ack", json!({"lease_id": lease})).await;
-    assert_eq!(reason(&service, "a", "at the latest until 2").await.0, "debouncing");
-    post(&service, "delayed/promote", json!({"keys": ["a"]})).await;
-    let (_, found) = reason(&service, "a", "the next pop gets it").await;
-    assert_eq!(found["latest_at"], Value::Null);
-}

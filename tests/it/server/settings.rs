@@ -43,7 +43,6 @@ fn full() -> Value {
             "max_wait": "1h",
             "jitter": 0.5
         },
-        "debounce": {"quiet": "2s", "max_wait": "10s", "deletes": "now", "lists": true},
         "resync_period": "10h",
         "max_keys": 11,
         "max_object_bytes": 1000,
@@ -296,7 +295,7 @@ async fn a_condition_that_a_call_does_not_support_is_refused() {
         ("GET", "/v1/queues/q/latest/a", "if-unmodified-since", date),
         ("GET", "/v1/queues", "if-range", "\"a\""),
         ("POST", "/v1/queues/q/purge", "if-match", "*"),
-        ("POST", "/v1/queues/q/resync", "if-none-match", "*"),
+        ("POST", "/v1/queues/q/add?key=b", "if-none-match", "*"),
         ("PUT", QUEUE, "if-unmodified-since", date),
         ("DELETE", QUEUE, "if-match", "\"a\""),
     ] {

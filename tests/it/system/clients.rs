@@ -57,10 +57,7 @@ async fn call_everything(queue: &Queue) -> Result<(), Error> {
         object: None,
         source: None,
         delay: None,
-        debounce: None,
-        max_wait: None,
         final_state_unknown: true,
-        expected_version: None,
     }];
     queue.deltas(&deltas).source("erp").sequence(2).await?;
     queue.replace(Some("wms"), &ReplaceOptions::default(), Body::Json("[{\"key\":\"d\"}]".into())).await?;
@@ -351,10 +348,7 @@ async fn a_producer_knows_a_restart_from_a_restore_if_it_may_ask() {
         object: None,
         source: None,
         delay: None,
-        debounce: None,
-        max_wait: None,
         final_state_unknown: false,
-        expected_version: None,
     };
     let changes = [change];
     let mut reads = queue("reads").producer("erp").await.expect("the last number");

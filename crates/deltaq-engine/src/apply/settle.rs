@@ -41,13 +41,11 @@ impl State {
         let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
         let position = entry.position(rules, id);
         let schedule_state = &mut entry.schedule_state;
-        let debounces = schedule_state.window().is_some_and(|open| !self.closed && open.times.due() > id.at);
         match ending {
             Ending::Acked | Ending::Done => {}
             Ending::Nacked(failure) | Ending::Expired(failure) => {
                 applied.got_work = self.apply_failure(slot, failure, id)?;
             }
-            Ending::Released if debounces => self.schedule.settle_to_wait(slot, schedule_state),
             Ending::Released => {
                 applied.got_work = self.schedule.settle_to_tail(slot, schedule_state, position);
             }
@@ -88,12 +86,9 @@ impl State {
         let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
         let (due, position) = (entry.next_due(rules, id.at), entry.position(rules, id));
         let schedule_state = &mut entry.schedule_state;
-        let debounces = schedule_state.window().is_some_and(|open| !self.closed && open.times.due() > id.at);
         if let Some(due) = due {
             self.schedule.settle_to_wait(slot, schedule_state);
             self.schedule.delay(slot, &entry.key, schedule_state, due, id.rv);
-        } else if debounces {
-            self.schedule.settle_to_wait(slot, schedule_state);
         } else {
             self.schedule.settle(slot, schedule_state, position);
         }
@@ -131,12 +126,10 @@ impl State {
             }
             Disposition::Wait { due } => {
                 self.schedule.settle_to_wait(slot, schedule_state);
-                self.schedule.back_off(slot, schedule_state, due, id.rv);
+                self.schedule.delay(slot, key, schedule_state, due, id.rv);
             }
             Disposition::Delayed => {
-                if !schedule_state.waits() {
-                    return Err("the key has neither a delay nor a window");
-                }
+                schedule_state.delay().ok_or("the key has no delay")?;
                 self.schedule.settle_to_wait(slot, schedule_state);
             }
             Disposition::Park => self.schedule.park(slot, key, schedule_state),

@@ -223,7 +223,7 @@ impl Queue {
         match waiting {
             Waiting::Parked => schedule.parked_len(),
             Waiting::Delayed if self.state().freezes_delays() => 0,
-            Waiting::Delayed if config.rules().delays_are_adds => schedule.waiting_len(),
+            Waiting::Delayed if config.rules().delays_are_adds => schedule.delays_len(),
             Waiting::Delayed => schedule.delayed_len(),
         }
     }
@@ -272,7 +272,7 @@ impl Waiting {
             Self::Delayed => {
                 let delays_are_adds = state.config.rules().delays_are_adds;
                 let may_be_delayed = delays_are_adds || schedule_state.place == Place::Idle;
-                may_be_delayed && schedule_state.waits() && !state.freezes_delays()
+                may_be_delayed && schedule_state.delay().is_some() && !state.freezes_delays()
             }
         }
     }
@@ -283,9 +283,9 @@ fn waits(entry: &Entry) -> bool {
     match &entry.schedule_state.place {
         Place::Parked => false,
         Place::Ready(_) => true,
-        Place::Idle => entry.schedule_state.waits(),
+        Place::Idle => entry.schedule_state.delay().is_some(),
         Place::Leased(lease) => {
-            !entry.waiting.is_empty() || lease.new_change.is_some() || entry.schedule_state.waits()
+            !entry.waiting.is_empty() || lease.new_change.is_some() || entry.schedule_state.delay().is_some()
         }
     }
 }
@@ -299,6 +299,5 @@ fn newest_work(entry: &Entry) -> Rv {
     };
     let delay =
         entry.schedule_state.delay().filter(|_| entry.waiting.is_empty()).map_or(Rv::ZERO, |delay| delay.rv);
-    let window = entry.schedule_state.window().filter(|_| entry.waiting.is_empty());
-    delta.max(position).max(delay).max(window.map_or(Rv::ZERO, |open| open.rv))
+    delta.max(position).max(delay)
 }

@@ -4,20 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Call, FailureState, How, Item, Outcome, Pop, Settle, Settled};
-use crate::config::Quiet;
 use crate::event::{Disposition, Ending, EventKind, Failure, Leased};
 use crate::id::{Slot, Token};
 use crate::key::Key;
 use crate::limits::DUE_AT_A_TIME;
 use crate::queue::Queue;
 use crate::refusal::Refusal;
-use crate::schedule::{OpenWindow, Place};
+use crate::schedule::Place;
 use crate::table::Entry;
 use crate::time::Time;
 
 impl Queue {
     /// Processes every timer that is due at or before `now`, in order of time. At the same instant, leases come
-    /// before delays and windows; after that, the smaller event number comes first. Returns the queue's time, which is never
+    /// before delays; after that, the smaller event number comes first. Returns the queue's time, which is never
     /// before the last event. A due Resync is recorded once, however many periods have passed. One call processes a
     /// limited number of timers. The rest stay due, and [`next_deadline`](Self::next_deadline) stays in the past.
     pub fn advance(&mut self, now: Time) -> Time {
@@ -27,23 +26,15 @@ impl Queue {
         let mut expiry = self.state().schedule.next_expiry(Default::default(), now, self.volatile.committed);
         for _ in 0..DUE_AT_A_TIME {
             let delay = self.state().next_delay().filter(|(at, _, _)| *at <= now);
-            let window = self.state().next_window().filter(|(at, _, _)| *at <= now);
             let failure_expiry = self.state().schedule.next_failure_expiry().filter(|(at, _, _)| *at <= now);
-            if (expiry, delay, window, failure_expiry) == (None, None, None, None) {
+            if (expiry, delay, failure_expiry) == (None, None, None) {
                 // Usually nothing is due.
                 break;
-            }
-            if let Some((_, _, slot)) = window
-                && self.comes_too_early(slot)
-            {
-                self.place_window_again(slot);
-                continue;
             }
             let lease = expiry.map(|(at, token, slot)| (at, 0, token.rv(), slot));
             let delay = delay.map(|(at, rv, slot)| (at, 1, rv, slot));
             let failure_expiry = failure_expiry.map(|(at, rv, slot)| (at, 2, rv, slot));
-            let window = window.map(|(at, rv, slot)| (at, 1, rv, slot));
-            let next = [lease, delay, window, failure_expiry].into_iter().flatten().min();
+            let next = [lease, delay, failure_expiry].into_iter().flatten().min();
             let Some((at, kind, rv, slot)) = next else { break };
             let key = self.state().entry(slot).key.clone();
             let at_slot = Some(slot);
@@ -63,11 +54,6 @@ impl Queue {
             self.volatile.effects.resync_due = true;
         }
         now
-    }
-
-    /// Whether a later change has prolonged the window beyond its time in the index.
-    fn comes_too_early(&self, slot: Slot) -> bool {
-        self.state().entry(slot).schedule_state.window().is_some_and(OpenWindow::comes_too_early)
     }
 
     /// Leases ready keys to a worker, in queue order. A pop whose `id` has live leases gets the same leases again,
@@ -112,18 +98,9 @@ impl Queue {
             self.emit_at(now, Some(slot), EventKind::Leased(Leased { key, deadline, worker, pop_id }));
             let waited = now.since(position.added);
             self.volatile.effects.waits.push(waited);
-            self.note_delivered(slot);
             items.push(self.item(self.state().entry(slot), pop, waited));
         }
         Ok(items)
-    }
-
-    /// Records how many changes a delivery has coalesced.
-    fn note_delivered(&mut self, slot: Slot) {
-        let deltas = self.state().entry(slot).leased.len();
-        if deltas > 0 {
-            self.volatile.effects.delivered.push(u32::try_from(deltas).unwrap_or(u32::MAX));
-        }
     }
 
     /// The live leases of the pop's id, oldest first. Empty for a new pop. From now on,
@@ -193,8 +170,7 @@ impl Queue {
             How::Done { delay } => {
                 if delay.is_some() {
                     let key = self.state().entry(slot).key.clone();
-                    let call = Call { debounce: Some(Quiet::NONE), ..Call::of_key(key, *delay) };
-                    self.add_key(now, &call);
+                    self.add_key(now, &Call::of_key(key, *delay));
                 }
                 Ending::Done
             }
@@ -203,7 +179,7 @@ impl Queue {
             }
             How::Release => Ending::Released,
             How::Reject { error } => {
-                Ending::Rejected { error: error.clone(), disposition: self.given_up(now, slot) }
+                Ending::Rejected { error: error.clone(), disposition: self.given_up(slot) }
             }
         };
         self.end_lease(now, slot, ending);
@@ -261,15 +237,13 @@ impl Queue {
     }
 
     /// Where a leased key goes if its work is not retried. A change that no worker has seen is not part of what failed,
-    /// so such a key goes to the tail, or waits until the first of its changes is due or its window ends. In mode events the delta that
+    /// so such a key goes to the tail, or waits until the first of its changes is due. In mode events the delta that
     /// failed holds back its key.
-    fn given_up(&self, now: Time, slot: Slot) -> Disposition {
+    fn given_up(&self, slot: Slot) -> Disposition {
         let schedule_state = &self.state().entry(slot).schedule_state;
-        let window = schedule_state.window().map(|open| open.times.due());
-        let is_over = window.is_some_and(|due| due <= now || self.state().closed);
-        if self.has_new_change(slot) || is_over {
+        if self.has_new_change(slot) {
             Disposition::Tail { due: None }
-        } else if schedule_state.waits() {
+        } else if schedule_state.delay().is_some() {
             Disposition::Delayed
         } else {
             Disposition::Park
@@ -296,10 +270,9 @@ impl Queue {
         let entry = self.state().entry(slot);
         let failures = entry.schedule_state.failures.saturating_add(1);
         let new_change = self.has_new_change(slot);
-        let window = entry.schedule_state.window().map(|open| open.times.due());
         let delays_are_adds = self.state().config.rules().delays_are_adds;
         let too_often = self.state().config.max_failures > 0 && failures >= self.state().config.max_failures;
-        let is_awaited = floor || if new_change { delays_are_adds } else { !too_often || window.is_some() };
+        let is_awaited = floor || if new_change { delays_are_adds } else { !too_often };
         let asks_limiter = delay.is_none() && is_awaited;
         let wait = match delay {
             Some(delay) => delay,
@@ -317,13 +290,7 @@ impl Queue {
         let disposition = match due {
             Some(due) if new_change && floor.is_some() => Disposition::Wait { due },
             _ if new_change => Disposition::Tail { due: due.filter(|_| delays_are_adds) },
-            // A debounced change does not end the backoff, but gives the key another chance.
-            Some(due) if window.is_some() => Disposition::Wait { due },
-            None if window.is_some_and(|due| due > now && !self.state().closed) => {
-                Disposition::Wait { due: now }
-            }
-            None if window.is_some() => Disposition::Tail { due: None },
-            _ if too_often => self.given_up(now, slot),
+            _ if too_often => self.given_up(slot),
             Some(due) => Disposition::Wait { due },
             None => Disposition::Tail { due: None },
         };
@@ -335,7 +302,11 @@ impl Queue {
 
 fn failure_state(entry: &Entry) -> FailureState {
     let state = &entry.schedule_state;
-    FailureState { failures: state.failures, due: state.due(), is_parked: state.place == Place::Parked }
+    FailureState {
+        failures: state.failures,
+        due: state.delay().map(|delay| delay.due),
+        is_parked: state.place == Place::Parked,
+    }
 }
 
 /// Whether a failed key is requeued by the rate limiter or with an explicit delay: client-go's AddRateLimited and

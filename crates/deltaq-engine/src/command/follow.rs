@@ -3,7 +3,6 @@
 use super::{Call, Comparison};
 use std::sync::Arc;
 
-use crate::config::Quiet;
 use crate::delta::{DeltaKind, Provenance};
 use crate::event::{Appended, EventKind, Origin};
 use crate::feed::{Row, RowKind};
@@ -118,7 +117,7 @@ impl Queue {
                 RowEffect::Unchanged => queue.volatile.effects.counters.ignored_unchanged += 1,
                 RowEffect::Delete => {
                     let (object, final_state_unknown) = (row.object.clone(), row.final_state_unknown);
-                    let call = Call { object, final_state_unknown, ..queue.deletion(&row.key, from.phase) };
+                    let call = Call { object, final_state_unknown, ..deletion(&row.key) };
                     queue.delete(now, &call, &mut provenance);
                 }
                 RowEffect::Append(_) if !queue.has_room(&row.key, row.object.as_ref()) => return false,
@@ -146,10 +145,7 @@ impl Queue {
                 FollowedChange::Left if !queue.has(key) => {}
                 FollowedChange::Queued(delta) if !queue.has_room(key, Some(&delta.object)) => return false,
                 FollowedChange::Queued(delta) => queue.append_delta(now, key, delta, &mut provenance),
-                FollowedChange::Left => {
-                    let call = queue.deletion(key, from.phase);
-                    queue.delete(now, &call, &mut provenance);
-                }
+                FollowedChange::Left => drop(queue.delete(now, &deletion(key), &mut provenance)),
                 FollowedChange::Dropped => {}
             }
             true
@@ -230,7 +226,6 @@ impl Queue {
             // The delay of the delta in the followed queue is not copied.
             provenance: last.same_or_next(source, owner, trace),
             due: None,
-            window: None,
             object: object.clone(),
         };
         self.emit(now, EventKind::Appended(appended));
@@ -247,13 +242,6 @@ impl Queue {
         // Only the row of a deleted key may have no object.
         let Some(object) = row.object.clone() else { return };
         let is_initial = matches!(self.state().initial, InitialList::Running { .. });
-        let slot = self.state().table.find(row.key.as_str());
-        let window = if phase == FollowPhase::Changes {
-            self.window_of_call(now, slot, &Call { kind: delta, ..Call::of_key(row.key.clone(), None) })
-        } else {
-            self.window_of_list(now, slot, delta)
-        };
-        self.volatile.effects.counters.debounced += u64::from(window.is_some());
         // The row determines the owner of the key, even if there is none.
         let owner = row.source.as_ref();
         let appended = Appended {
@@ -263,18 +251,9 @@ impl Queue {
             origin: if phase == FollowPhase::Changes { Origin::Call } else { Origin::replace(is_initial) },
             provenance: provenance.same_or_next(owner, owner, None),
             due: None,
-            window,
             object,
         };
-        self.emit_at(now, slot, EventKind::Appended(appended));
-    }
-
-    /// The deletion of a key whose last object is unknown. Outside the phase of changes it is that of a list.
-    fn deletion(&self, key: &Key, phase: FollowPhase) -> Call {
-        let of_list = || self.quiet_of_list(DeltaKind::Deleted).unwrap_or(Quiet::NONE);
-        let debounce = (phase != FollowPhase::Changes).then(of_list);
-        let call = Call::of_key(key.clone(), None);
-        Call { kind: DeltaKind::Deleted, final_state_unknown: true, debounce, ..call }
+        self.emit(now, EventKind::Appended(appended));
     }
 
     /// The keys among the next `budget` keys that the sweep must look up in the followed queue, and the last examined
@@ -300,7 +279,7 @@ impl Queue {
         }
         let mut provenance = Provenance::default();
         for key in keys {
-            self.delete(now, &self.deletion(key, from.phase), &mut provenance);
+            self.delete(now, &deletion(key), &mut provenance);
         }
         true
     }
@@ -336,4 +315,9 @@ fn has_object_of(entry: &Entry, row: &Row, comparison: &Comparison) -> bool {
     let newest = entry.newest_object();
     newest.zip(row.object.as_ref()).is_some_and(|(newest, listed)| same(newest, listed))
         && entry.owner() == row.source.as_ref()
+}
+
+/// The deletion of a key whose last object is unknown.
+fn deletion(key: &Key) -> Call {
+    Call { kind: DeltaKind::Deleted, final_state_unknown: true, ..Call::of_key(key.clone(), None) }
 }

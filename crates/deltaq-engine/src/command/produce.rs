@@ -14,7 +14,6 @@ use crate::refusal::Refusal;
 use crate::schedule::Place;
 use crate::table::Entry;
 use crate::time::Time;
-use crate::view::View;
 
 /// The effect of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +31,7 @@ impl Queue {
     /// Applies all `calls` in order, or none of them.
     ///
     /// # Errors
-    /// [`Refusal::PreconditionFailed`], [`Refusal::WrongMode`], [`Refusal::ObjectTooLarge`], [`Refusal::QueueFull`] or
-    /// [`Refusal::KeyFull`].
+    /// [`Refusal::WrongMode`], [`Refusal::ObjectTooLarge`], [`Refusal::QueueFull`] or [`Refusal::KeyFull`].
     pub fn produce(&mut self, now: Time, calls: &[Call]) -> Result<Produced, Refusal> {
         self.produce_once(now, calls, None)
     }
@@ -58,7 +56,6 @@ impl Queue {
             }
             self.check_sequence(sequence)?;
         }
-        self.check_preconditions(calls)?;
         let stale = self.stale_calls(calls);
         self.check_fresh_calls(calls, &stale)?;
         self.volatile.sequence = sequence.cloned();
@@ -98,24 +95,7 @@ impl Queue {
     /// # Errors
     /// Same as [`produce`](Self::produce).
     pub fn check_calls(&self, calls: &[Call]) -> Result<(), Refusal> {
-        self.check_preconditions(calls)?;
         self.check_fresh_calls(calls, &self.stale_calls(calls))
-    }
-
-    /// Compares the preconditions with the state before the command, also for a key that several calls name.
-    fn check_preconditions(&self, calls: &[Call]) -> Result<(), Refusal> {
-        for (index, call) in calls.iter().enumerate() {
-            let Some(precondition) = &call.precondition else { continue };
-            if !self.state().config.rules().has_objects {
-                return Err(self.wrong_mode("a precondition", "a queue of mode keys has no objects"));
-            }
-            let version =
-                self.state().table.get(call.key.as_str()).and_then(|entry| entry.version_in(View::Latest));
-            if !precondition.holds(version) {
-                return Err(Refusal::PreconditionFailed { key: call.key.clone(), version, index });
-            }
-        }
-        Ok(())
     }
 
     /// Like [`check_calls`](Self::check_calls), but skips stale calls: a stale call changes nothing, so it needs no
@@ -129,7 +109,6 @@ impl Queue {
                 let name = if call.kind == DeltaKind::Deleted { "delete" } else { "update" };
                 return Err(self.wrong_mode(name, "a queue of mode keys has no objects, only add"));
             }
-            self.check_debounce(call)?;
             if rules.has_objects && call.rate_limited {
                 return Err(self.wrong_mode("rate_limited", "only a queue of mode keys has AddRateLimited"));
             }
@@ -189,11 +168,8 @@ impl Queue {
             let limiter = &self.state().config.rate_limiter;
             wait = Some(limiter.wait(key.as_str(), failures.saturating_add(1), self.state().bucket, now).0);
         }
-        let slot = self.state().table.find(key.as_str());
-        let window = self.window_of_call(now, slot, call);
-        let due = wait.filter(|wait| !wait.is_zero() && window.is_none()).map(|wait| now.plus(wait));
-        self.volatile.effects.counters.debounced += u64::from(window.is_some());
-        if due.is_none() && window.is_none() && !call.rate_limited {
+        let due = wait.filter(|wait| !wait.is_zero()).map(|wait| now.plus(wait));
+        if due.is_none() && !call.rate_limited {
             // In client-go, such a key is in the dirty set and will be delivered anyway.
             match self.state().table.get(key.as_str()).map(|entry| &entry.schedule_state.place) {
                 Some(Place::Ready(_)) => return Effect::Merged,
@@ -201,11 +177,7 @@ impl Queue {
                 _ => {}
             }
         }
-        self.emit_at(
-            now,
-            slot,
-            EventKind::Queued(Queued { key, due, window, rate_limited: call.rate_limited }),
-        );
+        self.emit(now, EventKind::Queued(Queued { key, due, rate_limited: call.rate_limited }));
         Effect::Queued
     }
 
@@ -216,9 +188,6 @@ impl Queue {
         };
         self.volatile.effects.counters.retries += u64::from(call.delay.is_some());
         let slot = self.state().table.find(call.key.as_str());
-        let window = self.window_of_call(now, slot, call);
-        let delay = call.delay.filter(|_| window.is_none());
-        self.volatile.effects.counters.debounced += u64::from(window.is_some());
         let inherited = || slot.and_then(|slot| self.state().entry(slot).owner()).cloned();
         let owner = call.source.clone().or_else(inherited).filter(|_| call.kind != DeltaKind::Deleted);
         let appended = Appended {
@@ -227,8 +196,7 @@ impl Queue {
             final_state_unknown: call.final_state_unknown,
             origin: Origin::Call,
             provenance: provenance.same_or_next(call.source.as_ref(), owner.as_ref(), call.trace.as_ref()),
-            due: delay.filter(|delay| !delay.is_zero()).map(|delay| now.plus(delay)),
-            window,
+            due: call.delay.filter(|delay| !delay.is_zero()).map(|delay| now.plus(delay)),
             object: object.clone(),
         };
         self.emit_at(now, slot, EventKind::Appended(appended));

@@ -330,9 +330,6 @@ impl Queue {
             match verdict {
                 Verdict::Changed => {
                     let owner = job.source.clone().or_else(|| self.state().owner_of(&key));
-                    let slot = self.state().table.find(key.as_str());
-                    let window = self.window_of_list(now, slot, job.kind);
-                    self.volatile.effects.counters.debounced += u64::from(window.is_some());
                     let appended = Appended {
                         key,
                         delta: job.kind,
@@ -344,10 +341,9 @@ impl Queue {
                             job.trace.as_ref(),
                         ),
                         due: None,
-                        window,
                         object,
                     };
-                    self.emit_at(now, slot, EventKind::Appended(appended));
+                    self.emit(now, EventKind::Appended(appended));
                 }
                 Verdict::Unchanged => {
                     self.volatile.effects.counters.ignored_unchanged += 1;
@@ -396,8 +392,6 @@ impl Queue {
             let kind = if is_dropped {
                 EventKind::Dropped { key, origin }
             } else {
-                let window = self.window_of_list(now, Some(slot), DeltaKind::Deleted);
-                self.volatile.effects.counters.debounced += u64::from(window.is_some());
                 EventKind::Appended(Appended {
                     key,
                     delta: DeltaKind::Deleted,
@@ -405,7 +399,6 @@ impl Queue {
                     origin,
                     provenance: provenance.clone(),
                     due: None,
-                    window,
                     object,
                 })
             };

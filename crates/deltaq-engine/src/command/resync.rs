@@ -50,7 +50,6 @@ impl Queue {
                 origin: Origin::Resync,
                 provenance: cursor.provenance.same_or_next(None, owner, cursor.trace.as_ref()),
                 due: None,
-                window: None,
                 object,
             };
             self.emit_at(now, Some(slot), EventKind::Appended(appended));

@@ -1,6 +1,6 @@
 //! Builds a schedule from the states of all keys, for recovery.
 
-use super::{Delay, OpenWindow, Place, Schedule, ScheduleState};
+use super::{Delay, Place, Schedule, ScheduleState};
 use crate::id::{Rv, Slot, Token};
 use crate::key::Key;
 use crate::time::Time;
@@ -11,7 +11,6 @@ use crate::time::Time;
 pub(crate) struct Rebuild {
     ready: Vec<(Rv, Slot)>,
     delayed: Vec<(Time, Rv, Slot)>,
-    windows: Vec<(Time, Rv, Slot)>,
     leases: Vec<(Time, Token, Slot)>,
     tokens: Vec<(Token, Slot)>,
     leased_since_us: u128,
@@ -19,7 +18,6 @@ pub(crate) struct Rebuild {
     failure_expiries: Vec<(Time, Rv, Slot)>,
     older_changes: Vec<(Rv, Slot)>,
     idle_delayed: usize,
-    waiting: usize,
     leased_with_changes: usize,
 }
 
@@ -37,18 +35,14 @@ impl Rebuild {
             }
             Place::Parked => self.parked.push((key.clone(), slot)),
         }
-        if let Some(Delay { due, rv, .. }) = schedule_state.delay() {
+        if let Some(Delay { due, rv }) = schedule_state.delay() {
             self.delayed.push((due, rv, slot));
-        }
-        if let Some(OpenWindow { rv, indexed: Some(indexed), .. }) = schedule_state.window() {
-            self.windows.push((*indexed, *rv, slot));
         }
         if let Some((at, rv)) = schedule_state.failure_expiry() {
             self.failure_expiries.push((at, rv, slot));
         }
         self.older_changes.extend(schedule_state.older_change().map(|rv| (rv, slot)));
         self.idle_delayed += usize::from(schedule_state.is_delayed());
-        self.waiting += usize::from(schedule_state.waits());
     }
 
     /// The schedule of all added keys.
@@ -56,7 +50,6 @@ impl Rebuild {
         Schedule {
             ready: self.ready.into_iter().collect(),
             delayed: self.delayed.into_iter().map(|entry| (entry, ())).collect(),
-            windows: self.windows.into_iter().map(|entry| (entry, ())).collect(),
             leases: self.leases.into_iter().map(|entry| (entry, ())).collect(),
             tokens: self.tokens.into_iter().collect(),
             leased_since_us: self.leased_since_us,
@@ -64,7 +57,6 @@ impl Rebuild {
             failure_expiries: self.failure_expiries.into_iter().map(|entry| (entry, ())).collect(),
             older_changes: self.older_changes.into_iter().map(|entry| (entry, ())).collect(),
             idle_delayed: self.idle_delayed,
-            waiting: self.waiting,
             leased_with_changes: self.leased_with_changes,
         }
     }

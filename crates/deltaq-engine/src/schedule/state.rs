@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{EventId, OpenWindow, Waiting};
+use super::EventId;
 use crate::id::{Rv, Token, Worker};
 use crate::omit::is_default;
 use crate::time::{Time, micros};
@@ -24,7 +24,7 @@ pub struct ScheduleState {
     pub attempt: u32,
     /// Invariant: `None` if all fields have their defaults.
     #[serde(default, deserialize_with = "backoff", skip_serializing_if = "Option::is_none")]
-    pub(super) backoff: Option<Box<Backoff>>,
+    backoff: Option<Box<Backoff>>,
 }
 
 /// The part of a [`ScheduleState`] that few keys need: those that failed or are delayed.
@@ -33,11 +33,6 @@ pub struct Backoff {
     /// When a delay or backoff ends. A key in any place except `Parked` may have a delay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<Delay>,
-    /// The open debounce window.
-    ///
-    /// Invariant: only an idle or leased key has one, and a leased key with a `new_change` has none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub window: Option<Box<OpenWindow>>,
     /// The time before which no change delivers a key that has failed.
     ///
     /// Invariant: a ready or leased key has none, and the delay of a key that has both does not end earlier.
@@ -87,9 +82,6 @@ pub struct Delay {
     pub due: Time,
     /// The event that set the delay.
     pub rv: Rv,
-    /// Whether the delay is the backoff of a key that has failed. A debounced change does not end it.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub after_failure: bool,
 }
 
 /// A worker's lease on a key.
@@ -144,17 +136,11 @@ impl ScheduleState {
         state
     }
 
-    /// The delay, window, floor, last error, failure expiry and oldest change.
+    /// The delay, floor, last error, failure expiry and oldest change.
     #[must_use]
     pub fn backoff(&self) -> &Backoff {
-        static NONE: Backoff = Backoff {
-            delay: None,
-            window: None,
-            floor: None,
-            last_error: None,
-            failure_expiry: None,
-            oldest_change: None,
-        };
+        static NONE: Backoff =
+            Backoff { delay: None, floor: None, last_error: None, failure_expiry: None, oldest_change: None };
         self.backoff.as_deref().unwrap_or(&NONE)
     }
 
@@ -226,20 +212,7 @@ impl ScheduleState {
     /// Whether the key has a change that is not acknowledged.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        self.place != Place::Idle || self.waits()
-    }
-
-    /// Whether the key has a delay or a window.
-    #[must_use]
-    pub fn waits(&self) -> bool {
-        self.backoff.as_deref().is_some_and(|backoff| backoff.delay.is_some() || backoff.window.is_some())
-    }
-
-    /// Makes the delay of a key that becomes ready an ordinary delay: the key no longer backs off.
-    pub(super) fn end_backoff(&mut self) {
-        if let Some(delay) = self.backoff.as_mut().and_then(|backoff| backoff.delay.as_mut()) {
-            delay.after_failure = false;
-        }
+        self.place != Place::Idle || self.delay().is_some()
     }
 
     /// The error text of the last failure.
@@ -267,16 +240,10 @@ impl ScheduleState {
         self.backoff = (backoff != Backoff::default()).then(|| Box::new(backoff));
     }
 
-    /// Whether the key is in the state "delayed": idle, with a delay or a window.
+    /// Whether the key is in the state "delayed": idle, with a delay.
     #[must_use]
     pub fn is_delayed(&self) -> bool {
-        self.waits() && self.place == Place::Idle
-    }
-
-    /// Whether the key counts as waiting.
-    pub(super) fn waiting(&self) -> Waiting {
-        let any = self.waits();
-        Waiting { any, idle: any && self.place == Place::Idle }
+        self.delay().is_some() && self.place == Place::Idle
     }
 
     /// The lease, if the key is leased.

@@ -127,7 +127,7 @@ impl Entry {
 
     /// Whether the queue holds anything for the key other than a failure count.
     pub(crate) fn is_held(&self) -> bool {
-        self.has_state() || self.schedule_state.has_work()
+        self.has_state() || self.schedule_state.delay().is_some() || self.schedule_state.place != Place::Idle
     }
 
     /// Whether the key has waiting or leased deltas or a known object.

@@ -14,7 +14,6 @@ use deltaq_engine::delta::DeltaKind;
 use deltaq_engine::rate_limit::BucketLevel;
 use deltaq_types::Mode;
 
-mod debounce;
 mod events;
 mod leases;
 mod objects;
@@ -23,7 +22,6 @@ mod replace;
 mod scans;
 mod versions;
 
-pub(crate) use debounce::Debounced;
 pub(crate) use leases::{ModelItem, ModelSettled};
 pub(crate) use objects::{Content, OBJECTS, SENT_OBJECTS, bytes_of};
 use objects::{UNKNOWN, same_content};
@@ -120,11 +118,6 @@ pub(crate) struct Item {
     pub(crate) changes: Vec<(u64, Micros)>,
     pub(crate) place: Place,
     pub(crate) delay: Option<Delay>,
-    /// Whether the delay is a backoff.
-    pub(crate) backs_off: bool,
-    /// The debounced changes that wait for their key to be quiet, and the number of the first of them.
-    pub(crate) debounced: Vec<Debounced>,
-    pub(crate) window_rv: u64,
     /// Before this time no change makes the key ready.
     pub(crate) floor: Option<Micros>,
     pub(crate) failures: u32,
@@ -149,7 +142,7 @@ impl Item {
     }
 
     pub(crate) fn is_delayed(&self) -> bool {
-        self.place == Place::Idle && (self.delay.is_some() || self.has_window())
+        self.place == Place::Idle && self.delay.is_some()
     }
 
     pub(crate) fn lease(&self) -> Option<&ModelLease> {
@@ -190,11 +183,7 @@ impl Item {
 
     /// Whether the queue holds more than a failure count for the key.
     pub(crate) fn is_held(&self) -> bool {
-        !self.waiting.is_empty()
-            || self.place != Place::Idle
-            || self.delay.is_some()
-            || self.has_window()
-            || self.known.is_some()
+        !self.waiting.is_empty() || self.place != Place::Idle || self.delay.is_some() || self.known.is_some()
     }
 }
 
@@ -365,11 +354,10 @@ impl Model {
     fn tidy(&mut self, key: Name) {
         let (rv, at) = (self.rv, self.last_at);
         let Some(item) = self.items.get_mut(key) else { return };
-        let waits = item.delay.is_some() || item.has_window();
-        if item.place == Place::Idle && !waits {
+        if item.place == Place::Idle && item.delay.is_none() {
             item.changes.clear();
         }
-        if item.failures > 0 && item.place == Place::Idle && !waits && item.waiting.is_empty() {
+        if item.failures > 0 && item.place == Place::Idle && item.delay.is_none() && item.waiting.is_empty() {
             item.failure_expiry.get_or_insert((at + 86_400_000_000, rv));
         } else {
             item.failure_expiry = None;
@@ -458,7 +446,6 @@ impl Model {
     /// The next deadline: its time; 0 for a lease, 1 for a delay, 2 for the expiry of a failure count; its number; its key.
     pub(crate) fn next_due(&self) -> Option<(Micros, u8, u64, Name)> {
         let mut next: Vec<(Micros, u8, u64, Name)> = Vec::new();
-        let mut windows: Vec<(Micros, u8, u64, Name)> = Vec::new();
         for (key, item) in &self.items {
             if let Some(lease) = item.lease()
                 && lease.token <= self.committed
@@ -470,20 +457,29 @@ impl Model {
             {
                 next.push((delay.due, 1, delay.rv, key));
             }
-            if item.is_debouncing() {
-                windows.push((item.window_due().expect("a window ends"), 1, item.window_rv, *key));
-            }
             if let Some((until, rv)) = item.failure_expiry {
                 next.push((until, 2, rv, key));
             }
         }
-        // The windows of a closed queue end at once.
-        let window = windows.into_iter().min();
-        next.extend(
-            window
-                .map(|(due, class, rv, key)| (if self.closed { self.last_at } else { due }, class, rv, key)),
-        );
         next.into_iter().min()
+    }
+
+    pub(super) fn delay_elapses(&mut self, key: Name, due: Micros) {
+        let (rv, at) = self.event(due);
+        let stamp = (self.position(key, rv), at);
+        let keys_mode = self.is_keys();
+        let item = self.item(key);
+        (item.delay, item.floor) = (None, None);
+        let (leased, ready) = (item.is_leased(), item.is_ready());
+        if keys_mode || !item.waiting.is_empty() {
+            item.wake(stamp);
+        }
+        self.tidy(key);
+        self.hit(match (leased, ready) {
+            (true, _) => "a delay elapses during a lease",
+            (_, true) => "a delay of a ready key elapses",
+            _ => "a delay elapses",
+        });
     }
 
     fn expire_failures(&mut self, key: Name, until: Micros) {
@@ -572,15 +568,11 @@ pub(crate) fn micros(span: Duration) -> Micros {
 impl Item {
     /// A new change: an idle or parked key becomes ready, a ready key keeps its position, a leased key becomes ready when it is settled.
     fn wake(&mut self, (rv, at): (u64, Micros)) {
-        self.debounced.clear();
         if let Some(floor) = self.floor.filter(|floor| *floor > at) {
             self.wait_until(floor, rv);
             return;
         }
         self.floor = None;
-        if self.place != Place::Parked && !self.is_leased() {
-            self.backs_off = false;
-        }
         match &mut self.place {
             Place::Idle => self.place = Place::Ready(ReadyPosition { rv, since: at, added: at }),
             Place::Ready(_) => {}
@@ -591,6 +583,18 @@ impl Item {
                 self.place = Place::Ready(ReadyPosition { rv, since: at, added: at });
                 self.failures = 0;
             }
+        }
+    }
+
+    /// The key becomes ready at `due`, or earlier if it would have become ready anyway.
+    fn wait_until(&mut self, due: Micros, rv: u64) {
+        if self.is_parked() {
+            self.place = Place::Idle;
+            self.failures = 0;
+        }
+        let due = due.max(self.floor.unwrap_or(0));
+        if self.delay.is_none_or(|delay| due < delay.due) {
+            self.delay = Some(Delay { due, rv });
         }
     }
 }

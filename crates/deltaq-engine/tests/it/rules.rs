@@ -25,7 +25,6 @@ use deltaq_engine::time::Time;
 use deltaq_engine::{Counters, Queue, ScanCursor};
 use deltaq_types::Mode;
 
-mod debounce;
 mod events;
 mod freshness;
 mod leases;
@@ -93,12 +92,10 @@ impl ProduceCall {
             object: version.map(object),
             source: None,
             delay: None,
-            debounce: None,
             final_state_unknown: false,
             rate_limited: false,
             trace: None,
             version: None,
-            precondition: None,
         })
     }
 
@@ -360,7 +357,7 @@ impl Fixture {
             Place::Ready(_) => "ready",
             Place::Leased(_) => "leased",
             Place::Parked => "parked",
-            Place::Idle if entry.schedule_state.waits() => "delayed",
+            Place::Idle if entry.schedule_state.delay().is_some() => "delayed",
             Place::Idle if entry.known.is_some() => "known",
             Place::Idle => "idle",
         }

@@ -51,7 +51,6 @@ fn appended(object: &str) -> EventKind {
         origin: Origin::Call,
         provenance: Provenance::new(Some("erp".into()), Some("erp".into()), None),
         due: None,
-        window: None,
         object: Object::from_valid(object),
     })
 }

@@ -109,12 +109,10 @@ impl Caller {
                     object: (!(is_keys || deletes && *other_way)).then(|| object(name, *number)),
                     source: None,
                     delay: *delay,
-                    debounce: None,
                     final_state_unknown: false,
                     rate_limited: false,
                     trace: None,
                     version: None,
-                    precondition: None,
                 }
             };
         let calls: Vec<Call> = sent.iter().zip(all).map(call).collect();

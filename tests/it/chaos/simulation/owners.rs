@@ -91,12 +91,10 @@ impl Run {
                 object: Some(object(&name, self.world.next_number())),
                 source: None,
                 delay: None,
-                debounce: None,
                 final_state_unknown: false,
                 rate_limited: false,
                 trace: None,
                 version: None,
-                precondition: None,
             };
             let added = tokio::time::timeout(PATIENCE, handle.produce(&setup.config, &[call])).await;
             if let Ok(Ok(produced)) = added

@@ -90,12 +90,10 @@ async fn add(handle: &Arc<Handle>, key: &str) -> Result<(), String> {
         object: Some(Object::from_valid(&format!("{{\"key\":\"{key}\"}}"))),
         source: None,
         delay: None,
-        debounce: None,
         final_state_unknown: false,
         rate_limited: false,
         trace: None,
         version: None,
-        precondition: None,
     };
     let added = handle.produce(&Config::default(), &[call]).await;
     added.map(drop).map_err(|error| error.to_string())

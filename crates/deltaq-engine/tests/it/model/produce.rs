@@ -5,11 +5,9 @@ use std::collections::BTreeSet;
 use deltaq_engine::delta::DeltaKind;
 use deltaq_types::Mode;
 
-use super::micros;
 use super::versions::may_merge_deletion;
 use super::{
-    Content, Debounced, Item, Label, Micros, Model, ModelDelta, Name, Place, Refused, Traced, UNKNOWN,
-    bytes_of,
+    Content, Item, Label, Micros, Model, ModelDelta, Name, Place, Refused, Traced, UNKNOWN, bytes_of,
 };
 
 #[derive(Clone, Debug)]
@@ -19,8 +17,6 @@ pub(crate) struct ModelCall {
     pub(crate) content: Option<Content>,
     pub(crate) source: Label,
     pub(crate) delay: Option<Micros>,
-    /// The quiet time and the longest wait of the call.
-    pub(crate) debounce: Option<(Micros, Micros)>,
     pub(crate) final_state_unknown: bool,
     pub(crate) rate_limited: bool,
     pub(crate) trace: Traced,
@@ -34,8 +30,6 @@ pub(super) struct New {
     pub(super) owner: Label,
     pub(super) final_state_unknown: bool,
     pub(super) due: Option<Micros>,
-    /// The quiet time, the longest wait and the delay of a change that is debounced unless its key is ready.
-    pub(super) debounce: Option<(Micros, Micros, Micros)>,
     pub(super) trace: Traced,
 }
 
@@ -117,9 +111,6 @@ impl Model {
             if if self.is_keys() { call.kind != DeltaKind::Added } else { call.rate_limited } {
                 return Err(Refused::WrongMode);
             }
-            if call.debounce.is_some() && self.is_events() {
-                return Err(Refused::WrongMode);
-            }
             if call.content.is_some_and(|content| bytes_of(content) > self.config.max_object_bytes) {
                 return Err(Refused::TooLarge { index });
             }
@@ -154,12 +145,11 @@ impl Model {
         let empty = Item::default();
         let item = self.get(call.key).unwrap_or(&empty).clone();
         let due = call.delay.filter(|delay| *delay > 0).map(|delay| now + delay);
-        let debounce = self.debounce_of(call);
         if call.kind != DeltaKind::Deleted {
             let owner = call.source.or(item.owner());
             let content = call.content.expect("an Add or Update carries an object");
             let (kind, source, trace) = (call.kind, call.source, call.trace);
-            let new = New { kind, content, source, owner, final_state_unknown: false, due, debounce, trace };
+            let new = New { kind, content, source, owner, final_state_unknown: false, due, trace };
             self.append(now, call.key, &new, true);
             self.note_source(source);
             self.populated = true;
@@ -199,7 +189,7 @@ impl Model {
         }
         let final_state_unknown = by_key || call.final_state_unknown;
         let (kind, source, trace) = (call.kind, call.source, call.trace);
-        let new = New { kind, content, source, owner: None, final_state_unknown, due, debounce, trace };
+        let new = New { kind, content, source, owner: None, final_state_unknown, due, trace };
         if self.append(now, call.key, &new, true) {
             self.note_source(source);
             self.populated = true;
@@ -207,26 +197,6 @@ impl Model {
             self.populate(now);
         }
         true
-    }
-
-    /// The quiet time, the longest wait and the delay of a call that is debounced.
-    pub(super) fn debounce_of(&self, call: &ModelCall) -> Option<(Micros, Micros, Micros)> {
-        let is_exempt = call.rate_limited
-            || (call.kind == DeltaKind::Deleted
-                && self.config.debounce.is_some_and(|setting| setting.delivers_deletes_now));
-        let setting = self.config.debounce.filter(|_| !is_exempt).map(|setting| setting.times());
-        let setting = setting.map(|times| (micros(times.quiet), micros(times.max_wait)));
-        let (quiet, max_wait) = call.debounce.or(setting).filter(|(quiet, _)| *quiet > 0)?;
-        Some((quiet, max_wait, call.delay.unwrap_or(0)))
-    }
-
-    /// The same for a change of a list.
-    pub(super) fn debounce_of_list(&self, kind: DeltaKind) -> Option<(Micros, Micros, Micros)> {
-        let setting = self.config.debounce.filter(|setting| {
-            setting.debounces_lists && (kind != DeltaKind::Deleted || !setting.delivers_deletes_now)
-        })?;
-        let times = setting.times();
-        Some((micros(times.quiet), micros(times.max_wait), 0))
     }
 
     /// Whether the Delete of an absent key is delivered: in mode events, and in mode latest if the queue can't tell what
@@ -259,8 +229,6 @@ impl Model {
         item.waiting.clear();
         item.place = Place::Idle;
         item.delay = None;
-        item.debounced.clear();
-        item.floor = None;
         item.initial_pending = None;
         item.failures = 0;
         item.last_error = None;
@@ -299,11 +267,8 @@ impl Model {
             trace: new.trace,
             due: new.due.filter(|_| events),
         };
-        let closed = self.closed;
         let item = self.item(key);
         let before = item.clone();
-        let debounce = new.debounce.filter(|_| !closed && item.takes_debounced(at));
-        let debounce = debounce.map(|(quiet, max_wait, delay)| Debounced { at, quiet, max_wait, delay });
         item.changes.push((rv, at));
         if latest {
             item.waiting = vec![delta];
@@ -315,20 +280,10 @@ impl Model {
         }
         let merged = if events { 0 } else { cap(&mut item.waiting, deltas_max, bytes_max) };
         match new.due.filter(|_| !events || !before.is_leased()) {
-            _ if debounce.is_some() => item.debounce(debounce.expect("it is debounced"), rv),
             // Behind another delta of its key, the delta waits for its turn.
             _ if events && !before.waiting.is_empty() => {}
             Some(due) => item.wait_until(due, rv),
             None => item.wake((rv, at)),
-        }
-        if debounce.is_some() {
-            self.hit(match before.place {
-                Place::Leased(_) => "a debounced change during a lease",
-                Place::Parked => "a debounced change of a parked key",
-                _ if before.is_held_back() => "a debounced change of a key in backoff",
-                _ if before.has_window() => "a debounced change prolongs a window",
-                _ => "a debounced change opens a window",
-            });
         }
         self.tidy(key);
         if before.floor.is_some_and(|floor| floor > at) {
@@ -410,13 +365,9 @@ impl Model {
             self.hit("AddRateLimited");
         }
         let failures = self.item(call.key).failures;
-        let debounce = self.debounce_of(call);
         let item = self.item(call.key);
-        let debounce = debounce.filter(|_| item.takes_debounced(at));
         let place = item.place.clone();
-        if let Some((quiet, max_wait, delay)) = debounce {
-            item.debounce(Debounced { at, quiet, max_wait, delay }, rv);
-        } else if delay > 0 {
+        if delay > 0 {
             item.wait_until(now + delay, rv);
         } else {
             item.wake((rv, at));
@@ -426,7 +377,6 @@ impl Model {
         }
         self.tidy(call.key);
         self.hit(match (place, delay > 0) {
-            _ if debounce.is_some() => "a debounced Add",
             (Place::Leased(_), true) => "AddAfter during a lease",
             (Place::Leased(_), false) => "Add during a lease: dirty",
             (Place::Ready(_), true) => "AddAfter of a ready key",

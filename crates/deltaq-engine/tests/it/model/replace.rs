@@ -496,7 +496,6 @@ impl Model {
             owner,
             final_state_unknown: false,
             due: None,
-            debounce: self.debounce_of_list(kind),
             trace: job.list.trace,
         };
         self.append(now, key, &new, true);
@@ -576,7 +575,6 @@ impl Model {
             owner: None,
             final_state_unknown: true,
             due: None,
-            debounce: self.debounce_of_list(kind),
             trace: job.list.trace,
         };
         self.append(now, key, &new, true);

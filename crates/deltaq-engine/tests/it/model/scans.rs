@@ -122,7 +122,6 @@ impl Model {
             owner: known.owner,
             final_state_unknown: false,
             due: None,
-            debounce: None,
             trace,
         };
         self.append(now, key, &new, false);
@@ -138,11 +137,7 @@ impl Model {
         }
         let deltas = item.waiting.len() as u64;
         if let Some(lease) = item.lease() {
-            if item.waiting.is_empty()
-                && lease.new_change.is_none()
-                && item.delay.is_none()
-                && !item.has_window()
-            {
+            if item.waiting.is_empty() && lease.new_change.is_none() && item.delay.is_none() {
                 return (false, 0);
             }
             self.event(now);
@@ -151,7 +146,6 @@ impl Model {
             let item = self.item(key);
             item.waiting.clear();
             item.delay = None;
-            item.debounced.clear();
             if let Place::Leased(lease) = &mut item.place {
                 lease.new_change = None;
                 item.changes.truncate(lease.changes);
@@ -163,7 +157,7 @@ impl Model {
             self.hit("purge of a leased key");
             return (false, deltas);
         }
-        if item.place == Place::Idle && item.delay.is_none() && !item.has_window() {
+        if item.place == Place::Idle && item.delay.is_none() {
             return (false, 0);
         }
         self.event(now);
@@ -182,8 +176,7 @@ impl Model {
     fn promote_key(&mut self, now: Micros, key: Name) -> bool {
         let keys = self.is_keys();
         // In mode keys a delay is an add of its own, also of a key that is ready or leased.
-        let is_promoted =
-            |item: &Item| item.is_delayed() || (keys && (item.delay.is_some() || item.has_window()));
+        let is_promoted = |item: &Item| item.is_delayed() || (keys && item.delay.is_some());
         if !self.get(key).is_some_and(is_promoted) {
             return false;
         }
@@ -245,7 +238,7 @@ impl Model {
         if !self.config.known_objects {
             return Err(Refused::NoKnownObjects);
         }
-        let waits = |item: &Item| item.place != Place::Idle || item.delay.is_some() || item.has_window();
+        let waits = |item: &Item| item.place != Place::Idle || item.delay.is_some();
         let waiting = self.count(waits);
         if waiting > 0 || !self.jobs.is_empty() {
             self.hit("seed is refused");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use deltaq_engine::LastReplace;
 use deltaq_engine::command::Outcome;
-use deltaq_engine::config::{AdmissionText, Config, Debounce, Follow};
+use deltaq_engine::config::{AdmissionText, Config, Follow};
 use deltaq_engine::delta::{Delta, DeltaKind, Provenance};
 use deltaq_engine::event::{
     Appended, Disposition, Ending, Event, EventKind, Failure, Leased, Origin, Queued, ReplaceCounts,
@@ -23,9 +23,7 @@ use deltaq_engine::object::Object;
 use deltaq_engine::object_version::ObjectVersion;
 use deltaq_engine::pointer::Pointer;
 use deltaq_engine::rate_limit::{BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
-use deltaq_engine::schedule::{
-    Backoff, Delay, EventId, Lease, OpenWindow, Place, ReadyPosition, ScheduleState, Window,
-};
+use deltaq_engine::schedule::{Backoff, Delay, EventId, Lease, Place, ReadyPosition, ScheduleState};
 use deltaq_engine::snapshot::{
     KeyState, QueueState, RememberedVersion, SettledLeases, SourceHistory, SourceRecord,
 };
@@ -156,7 +154,6 @@ impl Dice {
             origin: self.origin(),
             provenance: self.provenance(),
             due: self.maybe(Self::time),
-            window: self.maybe(Self::window).map(Box::new),
             object: self.object(),
         }
     }
@@ -187,7 +184,6 @@ impl Dice {
             1 => EventKind::Queued(Queued {
                 key: self.key(),
                 due: self.maybe(Self::time),
-                window: self.maybe(Self::window).map(Box::new),
                 rate_limited: self.0.bool(),
             }),
             2 => EventKind::Failed { key: self.key() },
@@ -263,11 +259,7 @@ impl Dice {
     }
 
     fn delay(&mut self) -> Delay {
-        Delay { due: self.time(), rv: self.rv(), after_failure: self.0.bool() }
-    }
-
-    fn window(&mut self) -> Window {
-        Window { first: self.time(), quiet_until: self.time(), latest: self.time() }
+        Delay { due: self.time(), rv: self.rv() }
     }
 
     fn lease(&mut self) -> Lease {
@@ -296,7 +288,6 @@ impl Dice {
         let (failures, attempt) = (count(), count());
         let backoff = Backoff {
             delay: self.maybe(Self::delay),
-            window: self.maybe(|dice| Box::new(OpenWindow::new(dice.window(), dice.rv()))),
             floor: self.maybe(Self::time),
             last_error: self.maybe(Self::text),
             failure_expiry: self.maybe(|dice| (dice.time(), dice.rv())),
@@ -381,12 +372,6 @@ impl Dice {
         let mode = self.of(&[Mode::Delta, Mode::Latest, Mode::Keys, Mode::Events]);
         let version = self.maybe(|dice| Pointer::parse(dice.of(&pointers), false).unwrap());
         let resync_period = self.maybe(|dice| dice.setting_span(SEC));
-        let debounce = self.maybe(|dice| Debounce {
-            quiet: Duration::from_micros(dice.0.u64(1..=HOURS_12)),
-            max_wait: dice.maybe(|dice| Duration::from_micros(dice.0.u64(HOURS_12..=2 * HOURS_12))),
-            delivers_deletes_now: dice.0.bool(),
-            debounces_lists: dice.0.bool(),
-        });
         Config {
             admission: self.admission(),
             mode,
@@ -397,7 +382,6 @@ impl Dice {
             lease: Duration::from_micros(self.0.u64(SEC..=HOURS_12)),
             max_failures: self.0.u32(..),
             rate_limiter: self.rate_limiter(),
-            debounce: debounce.filter(|_| mode != Mode::Events),
             resync_period: resync_period.filter(|_| mode != Mode::Keys),
             max_keys: self.0.usize(1..=1_000_000_000),
             max_object_bytes: self.0.usize(2..=1 << 30),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use deltaq_engine::LastReplace;
 use deltaq_engine::command::Outcome;
-use deltaq_engine::config::{AdmissionText, Config, Debounce, Follow};
+use deltaq_engine::config::{AdmissionText, Config, Follow};
 use deltaq_engine::delta::{Delta, DeltaKind, Provenance};
 use deltaq_engine::event::{
     Appended, Disposition, Ending, Event, EventKind, Failure, Leased, Origin, Queued, ReplaceCounts,
@@ -23,9 +23,7 @@ use deltaq_engine::object::Object;
 use deltaq_engine::object_version::ObjectVersion;
 use deltaq_engine::pointer::Pointer;
 use deltaq_engine::rate_limit::{BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
-use deltaq_engine::schedule::{
-    Backoff, Delay, EventId, Lease, OpenWindow, Place, ReadyPosition, ScheduleState, Window,
-};
+use deltaq_engine::schedule::{Backoff, Delay, EventId, Lease, Place, ReadyPosition, ScheduleState};
 use deltaq_engine::snapshot::{
     KeyState, QueueState, RememberedVersion, RemovedKey, SettledLeases, SourceHistory, SourceRecord,
 };
@@ -67,13 +65,8 @@ fn appended(delta: DeltaKind, source: Option<&str>, owner: Option<&str>) -> Appe
         origin: Origin::Call,
         provenance: Provenance::new(source.map(Into::into), owner.map(Into::into), None),
         due: None,
-        window: None,
         object: Object::from_valid(r#"{"key":"sku-1","price":12.50}"#),
     }
-}
-
-fn window() -> Window {
-    Window { first: at(41), quiet_until: at(44), latest: at(51) }
 }
 
 fn trace() -> Trace {
@@ -99,7 +92,6 @@ fn appends() -> Vec<EventKind> {
         tombstone,
         Appended { origin: Origin::InitialReplace, ..plain.clone() },
         Appended { origin: Origin::Resync, due: Some(at(60)), ..plain.clone() },
-        Appended { window: Some(Box::new(window())), ..plain.clone() },
         Appended { provenance: traced, ..plain },
     ];
     all.map(EventKind::Appended).to_vec()
@@ -138,14 +130,8 @@ pub(super) fn kinds() -> Vec<EventKind> {
     let ended = ReplaceEnded { source: None, first: false, aborted: true, counts: ReplaceCounts::default() };
     let mut kinds = appends();
     kinds.extend([
-        EventKind::Queued(Queued { key: key(), due: None, window: None, rate_limited: false }),
-        EventKind::Queued(Queued { key: key(), due: Some(at(60)), window: None, rate_limited: true }),
-        EventKind::Queued(Queued {
-            key: key(),
-            due: None,
-            window: Some(Box::new(window())),
-            rate_limited: false,
-        }),
+        EventKind::Queued(Queued { key: key(), due: None, rate_limited: false }),
+        EventKind::Queued(Queued { key: key(), due: Some(at(60)), rate_limited: true }),
         EventKind::Failed { key: key() },
         EventKind::Dropped { key: key(), origin: Origin::Call },
         EventKind::Dropped { key: key(), origin: Origin::Replace },
@@ -252,12 +238,6 @@ pub(super) fn full_config() -> Config {
             max_wait: Some(Duration::from_mins(5)),
             jitter: 0.25,
         },
-        debounce: Some(Debounce {
-            quiet: Duration::from_secs(2),
-            max_wait: Some(Duration::from_secs(10)),
-            delivers_deletes_now: true,
-            debounces_lists: true,
-        }),
         resync_period: Some(Duration::from_hours(36)),
         max_keys: 1,
         max_object_bytes: 2,
@@ -347,8 +327,7 @@ pub(super) fn key_states() -> Vec<KeyState> {
                 3,
                 4,
                 Backoff {
-                    delay: Some(Delay { due: at(60), rv: Rv::new(42), after_failure: true }),
-                    window: Some(Box::new(OpenWindow::new(window(), Rv::new(41)))),
+                    delay: Some(Delay { due: at(60), rv: Rv::new(42) }),
                     floor: Some(at(60)),
                     last_error: Some("HTTP 500: \"no\"".into()),
                     failure_expiry: Some((at(86_442), Rv::new(42))),
@@ -388,7 +367,7 @@ fn leases(turn: ReadyPosition) -> [Lease; 2] {
         worker: Some("worker-1".into()),
         pop_id: Some("p-77".into()),
         former: ReadyPosition { rv: Rv::new(41), since: at(41), added: at(39) },
-        dropped_delay: Some(Delay { due: at(50), rv: Rv::new(39), after_failure: false }),
+        dropped_delay: Some(Delay { due: at(50), rv: Rv::new(39) }),
         new_change: Some(at(43)),
         later_change: Some(EventId { rv: Rv::new(42), at: at(42) }),
         ..bare.clone()
