@@ -208,7 +208,7 @@ bench-indexes:
 bench-operate *scenarios:
     cargo bench --locked --bench operate -- {{scenarios}}
 
-# Compare deltaq with Redis, beanstalkd, NATS and PostgreSQL, and measure its growth; writes docs/benchmarks.md.
+# Compare deltaq with Redis, beanstalkd, NATS and PostgreSQL; writes docs/benchmarks.md.
 bench-peers *args:
     cargo run --release --manifest-path benches/peers/Cargo.toml -- {{args}}
 

@@ -1,20 +1,14 @@
 //! The document with the results. The text between two markers is generated; all other text is written by hand.
 
+use std::fmt::Write as _;
 use std::io;
 
-use crate::figures::{Figure, short};
+use crate::figures::short;
 use crate::plot::bars;
 use crate::rows::{Line, Row};
 
 const END: &str = "<!-- end -->";
-const HEAD: &str =
-    "| row | measured | compared with | ratio | target | reached | date |\n|---|---|---|---|---|---|---|\n";
-
-/// The text between the markers with this name.
-pub(crate) fn block<'a>(text: &'a str, name: &str) -> io::Result<&'a str> {
-    let (start, end) = bounds(text, name)?;
-    Ok(text.get(start..end).unwrap_or_default().trim())
-}
+const HEAD: &str = "| row | deltaq | compared with | ratio | target | reached |\n|---|---|---|---|---|---|\n";
 
 /// Replaces the block between the markers with this name.
 pub(crate) fn with_block(text: &str, name: &str, block: &str) -> io::Result<String> {
@@ -35,30 +29,16 @@ fn bounds(text: &str, name: &str) -> io::Result<(usize, usize)> {
     Ok((start, start + length))
 }
 
-/// The table with new lines for the row `name`. The lines of other rows are taken from `old`.
-pub(crate) fn table(old: &str, rows: &[Row], name: &str, lines: &[Line], date: &str) -> String {
+/// The table of all lines, each with the name of its row.
+pub(crate) fn table(lines: &[(&str, Line)]) -> String {
     let mut text = String::from(HEAD);
-    for row in rows {
-        if row.name == name {
-            text.extend(lines.iter().map(|line| rendered(name, line, date)));
-        } else {
-            let begin = format!("| {} |", row.name);
-            let kept = old.lines().filter(|line| line.starts_with(&begin));
-            text.extend(kept.map(|line| format!("{line}\n")));
-        }
+    for (row, line) in lines {
+        let named = |(name, figure): &(String, _)| format!("{name}: {figure} {}", line.unit);
+        let (ours, baseline, ratio) = (named(&line.ours), named(&line.baseline), short(line.ratio()));
+        let _ =
+            writeln!(text, "| {row} | {ours} | {baseline} | {ratio} | {} | {} |", line.target, reached(line));
     }
     text
-}
-
-/// A line of the table.
-fn rendered(row: &str, line: &Line, date: &str) -> String {
-    let unit = &line.unit;
-    let named = |(name, figure): &(String, _)| format!("{name}: {figure} {unit}");
-    let baseline = line.baseline.as_ref().map(named).unwrap_or_default();
-    let ratio = line.baseline.as_ref().map(|_| short(line.ratio())).unwrap_or_default();
-    let (ours, target) = (named(&line.ours), line.target);
-    let reached = reached(line);
-    format!("| {row} | {ours} | {baseline} | {ratio} | {target} | {reached} | {date} |\n")
 }
 
 /// "yes" or "no" for a line with a target, otherwise an empty text.
@@ -70,18 +50,13 @@ pub(crate) fn reached(line: &Line) -> &'static str {
     }
 }
 
-/// A bar for each figure of a row that has the unit of the first line.
-pub(crate) fn chart(lines: &[Line]) -> String {
-    let unit = lines.first().map(|line| line.unit.as_str()).unwrap_or_default();
-    let mut figures: Vec<(&str, Figure)> = Vec::new();
-    for line in lines.iter().filter(|line| line.unit == unit) {
-        for (name, figure) in std::iter::once(&line.ours).chain(&line.baseline) {
-            if figures.iter().all(|(other, _)| other != name) {
-                figures.push((name, *figure));
-            }
-        }
-    }
-    bars(unit, &figures)
+/// The chart of the lines that compare throughput.
+pub(crate) fn chart(lines: &[(&str, Line)]) -> String {
+    let compared = lines.iter().filter(|(_, line)| line.unit == "objects/s");
+    let named: Vec<_> =
+        compared.map(|(row, line)| (format!("{row} / {}", line.baseline.0), line.ratio())).collect();
+    let ratios: Vec<_> = named.iter().map(|(name, ratio)| (name.as_str(), *ratio)).collect();
+    bars("throughput of deltaq divided by that of the other server", &ratios)
 }
 
 /// The description of each row, with the command that repeats it.
@@ -92,70 +67,58 @@ pub(crate) fn legend(rows: &[Row]) -> String {
 
 /// The command that measures one row.
 pub(crate) fn command(row: &str) -> String {
-    format!("cargo run --release --manifest-path benches/peers/Cargo.toml -- --rows {row}")
+    format!("just bench-peers --rows {row}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::figures::{Figure, Target};
-    use crate::rows::rows;
 
     const TEXT: &str = "# A\n\n<!-- measured: table -->\n\nold\n\n<!-- end -->\n\nby hand\n\
-                        <!-- measured: growth -->\n<!-- end -->\nend\n";
+                        <!-- measured: machine -->\n<!-- end -->\nend\n";
 
     #[test]
     fn only_the_text_between_markers_is_replaced() {
-        assert_eq!(block(TEXT, "table").unwrap(), "old");
-        assert_eq!(block(TEXT, "growth").unwrap(), "");
         let new = with_block(TEXT, "table", "new\n").unwrap();
         assert_eq!(new, TEXT.replace("old", "new"));
         assert_eq!(with_block(&new, "table", "old").unwrap(), TEXT);
-        let both = with_block(&new, "growth", "more").unwrap();
-        assert_eq!((block(&both, "table").unwrap(), block(&both, "growth").unwrap()), ("new", "more"));
-        assert!(both.contains("by hand\n") && both.ends_with("<!-- end -->\nend\n"));
+        let both = with_block(&new, "machine", "more").unwrap();
+        assert!(both.contains("new\n\n<!-- end -->\n\nby hand\n"), "{both}");
+        assert!(both.ends_with("<!-- measured: machine -->\n\nmore\n\n<!-- end -->\nend\n"), "{both}");
     }
 
     #[test]
     fn missing_markers_are_errors() {
-        assert!(block(TEXT, "machine").is_err());
-        assert!(block("<!-- measured: table --> open", "table").is_err());
-        assert!(block("<!-- measured: table --> <!-- measured: growth --> <!-- end -->", "table").is_err());
+        let crossing = "<!-- measured: table --> <!-- measured: machine --> <!-- end -->";
+        for (text, name) in
+            [(TEXT, "growth"), ("<!-- measured: table --> open", "table"), (crossing, "table")]
+        {
+            assert!(with_block(text, name, "new").is_err(), "{text}");
+        }
     }
 
     #[test]
-    fn a_chart_has_a_bar_for_each_figure_of_one_unit() {
-        let named = |name: &str| (name.to_owned(), Figure { median: 2.0, least: 1.0, most: 3.0 });
-        let line = |unit: &str, other: &str| Line {
-            unit: unit.into(),
-            ours: named("deltaq"),
-            baseline: Some(named(other)),
-            target: Target::None,
+    fn a_line_names_both_servers_and_whether_the_target_is_reached() {
+        let named = |name: &str, median| (name.to_owned(), Figure { median, least: median, most: median });
+        let line = |unit, target| Line {
+            unit,
+            ours: named("deltaq", 500.0),
+            baseline: named("Redis", 1_000.0),
+            target,
         };
-        let svg = chart(&[line("objects/s", "Redis"), line("objects/s", "NATS"), line("p50 µs", "nothing")]);
-        assert_eq!((svg.matches("<rect").count(), svg.matches(">deltaq<").count()), (3, 1), "{svg}");
-        assert!(svg.contains(">objects/s<") && !svg.contains("nothing"));
-    }
-
-    #[test]
-    fn a_row_replaces_only_its_own_lines() {
-        let figure = |median: f64| Figure { median, least: median, most: median };
-        let line = |median: f64| Line {
-            unit: "objects/s".into(),
-            ours: ("deltaq".into(), figure(median)),
-            baseline: Some(("Redis".into(), figure(1_000.0))),
-            target: Target::AtLeast(1.0),
-        };
-        let rows = rows();
-        let first = table("not measured yet", &rows, "cycle", &[line(2_000.0)], "2026-01-01");
-        assert_eq!(first.lines().count(), 3);
-        let cycle =
-            "| cycle | deltaq: 2,000 objects/s | Redis: 1,000 objects/s | 2.00 | ≥ 1 | yes | 2026-01-01 |";
-        assert!(first.contains(cycle), "{first}");
-        let both = table(&first, &rows, "add", &[line(500.0)], "2026-01-02");
-        assert!(both.contains(cycle) && both.contains("| 0.50 | ≥ 1 | **no** | 2026-01-02 |"), "{both}");
-        assert!(both.find("| add |") < both.find("| cycle |"));
-        let again = table(&both, &rows, "cycle", &[line(3_000.0)], "2026-01-03");
-        assert!(!again.contains("2,000") && again.lines().count() == 4, "{again}");
+        let lines = [
+            ("cycle", line("objects/s", Target::AtLeast(1.0))),
+            ("hand-off", line("p50 µs", Target::AtMost(1.5))),
+        ];
+        let table = table(&lines);
+        for expected in [
+            "| cycle | deltaq: 500 objects/s | Redis: 1,000 objects/s | 0.50 | ≥ 1 | **no** |\n",
+            "| hand-off | deltaq: 500 p50 µs | Redis: 1,000 p50 µs | 0.50 | ≤ 1.5 | yes |\n",
+        ] {
+            assert!(table.contains(expected), "{table}");
+        }
+        let chart = chart(&lines);
+        assert!(chart.contains(">cycle / Redis<") && !chart.contains("hand-off"), "{chart}");
     }
 }

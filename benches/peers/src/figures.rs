@@ -34,13 +34,12 @@ impl fmt::Display for Figure {
     }
 }
 
-/// The target of a ratio, or of a figure without a comparison.
+/// The target of a ratio.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Target {
     AtLeast(f64),
     AtMost(f64),
-    Below(f64),
-    /// The figure has no target.
+    /// The ratio has no target.
     None,
 }
 
@@ -49,7 +48,6 @@ impl Target {
         match self {
             Self::AtLeast(bound) => Some(value >= bound),
             Self::AtMost(bound) => Some(value <= bound),
-            Self::Below(bound) => Some(value < bound),
             Self::None => None,
         }
     }
@@ -60,7 +58,6 @@ impl fmt::Display for Target {
         match self {
             Self::AtLeast(bound) => write!(out, "≥ {}", bare(*bound)),
             Self::AtMost(bound) => write!(out, "≤ {}", bare(*bound)),
-            Self::Below(bound) => write!(out, "< {}", bare(*bound)),
             Self::None => Ok(()),
         }
     }
@@ -111,7 +108,6 @@ mod tests {
         assert_eq!(Target::AtLeast(1.1).is_reached(1.1), Some(true));
         assert_eq!(Target::AtLeast(1.1).is_reached(1.09), Some(false));
         assert_eq!(Target::AtMost(1.5).is_reached(1.51), Some(false));
-        assert_eq!(Target::Below(20.0).is_reached(20.0), Some(false));
         assert_eq!(Target::None.is_reached(1.0), None);
         assert_eq!(Target::AtMost(1_000.0).to_string(), "≤ 1,000");
         assert_eq!(Target::AtLeast(0.85).to_string(), "≥ 0.85");

@@ -6,8 +6,8 @@ use std::fs;
 use crate::servers::{Kind, Programs, Storage};
 use crate::subject::Rounds;
 
-/// The block of the document. The lines of servers that this run did not measure are taken from `old`.
-pub(crate) fn described(old: &str, programs: &Programs, rounds: &Rounds, date: &str) -> String {
+/// The block of the document.
+pub(crate) fn described(programs: &Programs, rounds: &Rounds, commit: &str) -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let cpus = read("/proc/cpuinfo");
     let model = value(&cpus, "model name").unwrap_or("unknown");
@@ -16,34 +16,24 @@ pub(crate) fn described(old: &str, programs: &Programs, rounds: &Rounds, date: &
     let memory = read("/proc/meminfo");
     let kib = value(&memory, "MemTotal").and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
     let mut text = format!(
-        "{date}. A {host} with {cores} cores of {model}, {} GiB of memory, Linux {}. The load generator is one thread \
+        "Measured at {commit}, on a {host} with {cores} cores of {model}, {} GiB of memory, Linux {}. The load generator is one thread \
          on the same machine, for all servers. Figures are medians of {} rounds, with the lowest and highest in \
          parentheses. In each round the compared servers take turns: {} s each, after a warm-up of {} s. Every \
-         measurement starts a new server in an empty folder. The exception is a server with known keys, which is kept \
-         for all rounds.\n\n| | version | started with | |\n|---|---|---|---|\n",
+         measurement starts a new server in an empty folder.\n\n| | version | started with | |\n|---|---|---|---|\n",
         kib.unwrap_or_default() >> 20,
         read("/proc/sys/kernel/osrelease").split(['-', '\n']).next().unwrap_or_default(),
         rounds.count,
         rounds.measured.as_secs_f64(),
         rounds.warm_up.as_secs_f64(),
     );
-    for kind in Kind::ALL {
-        let begin = format!("| {} |", kind.program().0);
-        match programs.versions().find(|(measured, _)| *measured == kind) {
-            Some((_, version)) => {
-                let _ = writeln!(
-                    text,
-                    "{begin} {version} | {} | {} |",
-                    started_with(kind),
-                    kind.remark(programs)
-                );
-            }
-            None => {
-                text.extend(
-                    old.lines().filter(|line| line.starts_with(&begin)).flat_map(|line| [line, "\n"]),
-                );
-            }
-        }
+    for (kind, version) in programs.versions() {
+        let _ = writeln!(
+            text,
+            "| {} | {version} | {} | {} |",
+            kind.program().0,
+            started_with(kind),
+            kind.remark()
+        );
     }
     text
 }

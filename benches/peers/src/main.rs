@@ -1,14 +1,11 @@
-//! Compares deltaq with other queues under the same load, and measures how its cost grows.
+//! Compares deltaq with other queues under the same load.
 //!
-//! The program starts every server itself, loads one at a time from one thread, prints the results, and writes them into
-//! docs/benchmarks.md. It never fails because of a measured figure.
+//! The program starts every server itself, loads one at a time from one thread, and prints the results. If it measures all rows, it
+//! writes them into docs/benchmarks.md. It never fails because of a measured figure.
 
-mod cargo_bench;
 mod document;
 mod drivers;
 mod figures;
-mod growth;
-mod hot_key;
 mod machine;
 mod nodes;
 mod plot;
@@ -29,13 +26,9 @@ use deltaq_runtime::clock::Clock;
 use deltaq_types::duration;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::growth::Series;
-use crate::rows::{CHARTED, Line, Row, Work, rows};
+use crate::rows::{Line, Row, rows};
 use crate::servers::{Kind, Programs};
-use crate::subject::{Rounds, Subject, in_turn};
-
-/// The name of all series in `--rows`.
-const GROWTH: &str = "growth";
+use crate::subject::{Rounds, in_turn};
 
 /// Compares deltaq with other queues.
 #[derive(Debug, Parser)]
@@ -50,15 +43,9 @@ struct Options {
     /// Length of the load before each measurement.
     #[arg(long, default_value = "1s", value_parser = duration::parse)]
     warm_up: Duration,
-    /// Measure only these rows (add, cycle, ..., growth); the document is then written only with --out.
+    /// Measure and print only these rows (add, cycle, ...).
     #[arg(long, value_name = "ROW", value_delimiter = ',')]
     rows: Vec<String>,
-    /// The document to update [default: docs/benchmarks.md].
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
-    /// Skip the series of growing loads.
-    #[arg(long)]
-    no_growth: bool,
     /// Measure this deltaq binary instead of building one.
     #[arg(long, value_name = "FILE")]
     deltaq: Option<PathBuf>,
@@ -70,12 +57,8 @@ struct Options {
 /// The context of a run.
 struct Run {
     root: PathBuf,
-    scratch: PathBuf,
     rounds: Rounds,
     programs: Programs,
-    /// The document to update, if any.
-    out: Option<PathBuf>,
-    date: String,
     clock: Clock,
 }
 
@@ -103,20 +86,18 @@ async fn interrupted() -> io::Result<()> {
 
 async fn measure(options: &Options) -> io::Result<ExitCode> {
     let mut chosen = rows();
-    let names: Vec<&str> = chosen.iter().map(|row| row.name).chain([GROWTH]).collect();
+    let names: Vec<&str> = chosen.iter().map(|row| row.name).collect();
     if let Some(unknown) = options.rows.iter().find(|name| !names.contains(&name.as_str())) {
         let message = format!("unknown row {unknown:?}; the rows are {}", names.join(", "));
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
-    let is_requested = |name: &str| options.rows.is_empty() || options.rows.iter().any(|row| row == name);
-    let series = if is_requested(GROWTH) && !options.no_growth { growth::series() } else { Vec::new() };
-    chosen.retain(|row| is_requested(row.name));
-    let run = Run::prepare(options, &chosen, &series).await?;
-    let mut has_failed = false;
+    chosen.retain(|row| options.rows.is_empty() || options.rows.iter().any(|name| name == row.name));
+    let run = Run::prepare(options, &chosen).await?;
+    let (mut lines, mut has_failed) = (Vec::new(), false);
     for row in &chosen {
-        println!("\n{}: {}\n  {}", row.name, row.about, document::command(row.name));
+        println!("\n{}: {}", row.name, row.about);
         match run.row(row).await {
-            Ok(lines) => run.report(row, &lines)?,
+            Ok(of_row) => lines.extend(of_row.into_iter().map(|line| (row.name, line))),
             // The remaining rows are still measured.
             Err(error) => {
                 has_failed = true;
@@ -124,42 +105,36 @@ async fn measure(options: &Options) -> io::Result<ExitCode> {
             }
         }
     }
-    if !series.is_empty() {
-        println!("\n{GROWTH}: how cost grows\n  {}", document::command(GROWTH));
-        run.grow(&series).await?;
+    if has_failed {
+        return Ok(ExitCode::FAILURE);
     }
-    Ok(if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    if options.rows.is_empty() {
+        run.write(&lines)?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 impl Run {
-    async fn prepare(options: &Options, rows: &[Row], series: &[Series]) -> io::Result<Self> {
+    async fn prepare(options: &Options, rows: &[Row]) -> io::Result<Self> {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         let root = here.join("../..").canonicalize()?;
         let scratch = options.scratch.clone().unwrap_or_else(|| root.join("target/peers"));
         fs::create_dir_all(&scratch)?;
         let scratch = scratch.canonicalize()?;
-        let (kinds, clock) = (kinds(rows, series), Clock::system());
+        let (kinds, clock) = (kinds(rows), Clock::system());
         setup::install(&kinds)?;
         let mut built = Vec::new();
         for kind in &kinds {
             match (kind, &options.deltaq) {
                 (Kind::Deltaq, Some(path)) => built.push((Kind::Deltaq, path.clone())),
                 (Kind::Deltaq, None) => {
-                    built.push((Kind::Deltaq, setup::build(&root, "dist", "deltaq", &scratch, &clock).await?));
+                    built
+                        .push((Kind::Deltaq, setup::build(&root, "dist", "deltaq", &scratch, &clock).await?));
                 }
                 (Kind::Noop, _) => {
                     built.push((Kind::Noop, setup::build(here, "release", "noop", &scratch, &clock).await?));
                 }
                 _ => {}
-            }
-        }
-        let document = || options.rows.is_empty().then(|| root.join("docs/benchmarks.md"));
-        let out = options.out.clone().or_else(document);
-        if let Some(out) = &out {
-            // A missing marker must fail before the measurements, not after them.
-            let text = fs::read_to_string(out)?;
-            for name in ["machine", "table", GROWTH] {
-                document::block(&text, name)?;
             }
         }
         Ok(Self {
@@ -168,111 +143,47 @@ impl Run {
                 warm_up: options.warm_up,
                 measured: Duration::from_secs(options.seconds.into()),
             },
-            programs: Programs::find(&kinds, &built, scratch.clone())?,
-            date: process::output(Command::new("date").args(["-u", "+%F"]))?.trim().to_owned(),
+            programs: Programs::find(&kinds, &built, scratch)?,
             clock,
             root,
-            scratch,
-            out,
         })
     }
 
-    /// Measures a row. Returns no lines if the checked-out version of the project has no such benchmark.
+    /// Measures a row, and prints its lines.
     async fn row(&self, row: &Row) -> io::Result<Vec<Line>> {
-        match &row.work {
-            Work::Program(program) if !program.exists(&self.root) => {
-                println!("  skipped: this version has no such benchmark");
-                Ok(Vec::new())
-            }
-            Work::Program(program) => {
-                program.measure(self.rounds.count, &self.root, &self.scratch, &self.clock).await
-            }
-            Work::TwoNodes => nodes::two_and_one(&self.programs, &self.rounds, &self.clock).await,
-            Work::Takeover => nodes::takeovers(&self.programs, &self.rounds, &self.clock).await,
-            Work::Loads { subjects, claims } | Work::HotKey { subjects, claims } => {
-                let results = in_turn(subjects, &self.rounds, &self.programs, &self.clock).await?;
-                let mut lines: Vec<Line> =
-                    claims.iter().filter_map(|claim| claim.line(subjects, &results)).collect();
-                if matches!(row.work, Work::HotKey { .. }) {
-                    lines.push(hot_key::check(&self.programs, &self.clock).await?);
-                }
-                Ok(lines)
-            }
+        let results = in_turn(&row.subjects, &self.rounds, &self.programs, &self.clock).await?;
+        let lines: Vec<Line> =
+            row.claims.iter().filter_map(|claim| claim.line(&row.subjects, &results)).collect();
+        for line in &lines {
+            let ((name, figure), (other, compared), unit) = (&line.ours, &line.baseline, line.unit);
+            let (ratio, target, reached) =
+                (figures::short(line.ratio()), line.target, document::reached(line));
+            println!("  {name} {figure}; {other} {compared} {unit}: {ratio} {target} {reached}");
         }
+        Ok(lines)
     }
 
-    /// Prints the lines of a row and writes them into the document.
-    fn report(&self, row: &Row, lines: &[Line]) -> io::Result<()> {
-        for line in lines {
-            let baseline = line.baseline.as_ref();
-            let baseline = baseline.map(|(name, figure)| format!("; {name} {figure}")).unwrap_or_default();
-            let ((name, figure), unit) = (&line.ours, &line.unit);
-            let ratio = figures::short(line.ratio());
-            let (target, reached) = (line.target, document::reached(line));
-            println!("  {name} {figure}{baseline} {unit}: {ratio} {target} {reached}");
-        }
-        if lines.is_empty() {
-            return Ok(());
-        }
-        if CHARTED.contains(&row.name) {
-            self.plot(row.name, &document::chart(lines))?;
-        }
-        let all = rows();
-        self.write("table", |old| {
-            let table = document::table(old, &all, row.name, lines, &self.date);
-            format!("{table}\n{}", document::legend(&all))
-        })
-    }
-
-    async fn grow(&self, series: &[Series]) -> io::Result<()> {
-        let mut text = String::new();
-        for series in series {
-            let results = in_turn(&series.subjects(), &self.rounds, &self.programs, &self.clock).await?;
-            let (table, svg) = series.rendered(&results);
-            println!("\n{table}");
-            text.push_str(&table);
-            text.push('\n');
-            self.plot(series.name, &svg)?;
-        }
-        self.write(GROWTH, |_| text)
-    }
-
-    /// Writes a chart beside the document.
-    fn plot(&self, name: &str, svg: &str) -> io::Result<()> {
-        let Some(out) = &self.out else { return Ok(()) };
-        let folder = out.parent().unwrap_or(Path::new("")).join("plots");
-        fs::create_dir_all(&folder)?;
-        fs::write(folder.join(format!("{name}.svg")), svg)
-    }
-
-    /// Replaces a block of the document and the description of the machine.
-    fn write(&self, name: &str, block: impl FnOnce(&str) -> String) -> io::Result<()> {
-        let Some(out) = &self.out else { return Ok(()) };
-        let text = fs::read_to_string(out)?;
-        let block = block(document::block(&text, name)?);
-        let text = document::with_block(&text, name, &block)?;
-        let old = document::block(&text, "machine")?;
-        let machine = machine::described(old, &self.programs, &self.rounds, &self.date);
-        fs::write(out, document::with_block(&text, "machine", &machine)?)
+    /// Writes the chart, and the measured parts of the document.
+    fn write(&self, lines: &[(&str, Line)]) -> io::Result<()> {
+        let docs = self.root.join("docs");
+        fs::write(docs.join("plots/ratios.svg"), document::chart(lines))?;
+        let git = ["log", "-1", "--format=%h (%cs)"];
+        let commit = process::output(Command::new("git").args(git).current_dir(&self.root))?;
+        let page = docs.join("benchmarks.md");
+        let text = fs::read_to_string(&page)?;
+        let table = format!("{}\n{}", document::table(lines), document::legend(&rows()));
+        let text = document::with_block(&text, "table", &table)?;
+        let machine = machine::described(&self.programs, &self.rounds, commit.trim());
+        fs::write(page, document::with_block(&text, "machine", &machine)?)
     }
 }
 
-/// The servers that the rows and series need.
-fn kinds(rows: &[Row], series: &[Series]) -> Vec<Kind> {
-    let mut subjects: Vec<_> = series.iter().flat_map(Series::subjects).collect();
-    for row in rows {
-        if let Work::Loads { subjects: of_row, .. } | Work::HotKey { subjects: of_row, .. } = &row.work {
-            subjects.extend(of_row.iter().cloned());
-        }
-        if matches!(row.work, Work::TwoNodes | Work::Takeover) {
-            subjects.push(nodes::subject());
-        }
-    }
+/// The servers that the rows need.
+fn kinds(rows: &[Row]) -> Vec<Kind> {
     let is_needed = |kind: &Kind| {
-        let needs = |subject: &Subject| {
+        rows.iter().flat_map(|row| &row.subjects).any(|subject| {
             subject.kind == *kind || (*kind == Kind::Postgres && subject.storage.is_on_postgres())
-        };
-        subjects.iter().any(needs)
+        })
     };
     Kind::ALL.into_iter().filter(is_needed).collect()
 }

@@ -46,11 +46,6 @@ impl Process {
         self.child.try_wait()
     }
 
-    /// Sends a signal to the process and its descendants.
-    pub(crate) fn signal(&self, signal: Signal) -> io::Result<()> {
-        Ok(kill_process_group(self.group, signal)?)
-    }
-
     /// The end of the output.
     pub(crate) fn output_tail(&self) -> String {
         let text = fs::read(&self.log).unwrap_or_default();

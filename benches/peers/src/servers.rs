@@ -37,7 +37,7 @@ pub(crate) enum Storage {
     Fsync,
     /// deltaq alone on a PostgreSQL of its own.
     Postgres,
-    /// Two nodes of deltaq on a PostgreSQL of their own. The load goes to the node that owns the first queue, or to the other node.
+    /// Two nodes of deltaq on a PostgreSQL of their own. The load goes to the node that owns the queue, or to the other node.
     OwnerNode,
     OtherNode,
 }
@@ -91,9 +91,8 @@ impl Kind {
             (Self::Redis, _) => {
                 "--bind 127.0.0.1 --port PORT --dir DIR --save '' --appendonly yes --appendfsync always"
             }
-            (Self::Beanstalkd, Storage::Memory) => "-l 127.0.0.1 -p PORT",
-            (Self::Beanstalkd, _) => "-l 127.0.0.1 -p PORT -b DIR -f0",
-            (Self::Nats, _) => "-a 127.0.0.1 -p PORT -c DIR/nats.conf",
+            (Self::Beanstalkd, _) => "-l 127.0.0.1 -p PORT",
+            (Self::Nats, _) => "-a 127.0.0.1 -p PORT -js -sd DIR",
             (Self::Postgres, _) => {
                 "-D DIR/cluster -c listen_addresses=127.0.0.1 -c port=PORT -c unix_socket_directories="
             }
@@ -106,29 +105,19 @@ impl Kind {
     }
 
     /// Remarks on the settings, for the document.
-    pub(crate) fn remark(self, programs: &Programs) -> String {
+    pub(crate) fn remark(self) -> &'static str {
         match self {
             Self::Deltaq => {
                 "--log-level warn: no log line per request, like all other servers here; with --data-dir, \
                  storage.sync is full, which is the default"
-                    .into()
             }
-            Self::Noop => "axum; reads each body as JSON, stores nothing, replies with 30 bytes".into(),
+            Self::Noop => "axum; reads each body as JSON, stores nothing, replies with 30 bytes",
             Self::Redis => {
-                "XACK without XDEL, as in its documentation: acknowledged entries stay in the stream".into()
+                "XACK without XDEL, as in its documentation: acknowledged entries stay in the stream"
             }
-            Self::Beanstalkd => "-f0: an fsync per write".into(),
-            Self::Nats => {
-                let synced = if programs.nats_syncs() {
-                    "sync_interval: always, so file storage has an fsync before each reply"
-                } else {
-                    "file storage has an fsync every two minutes, not before replies: this version has no sync_interval"
-                };
-                format!("nats.conf: {}; {synced}", programs.nats_config("DIR").replace('\n', " ").trim_end())
-            }
-            Self::Postgres => {
-                "initdb -A trust -E UTF8 --locale=C; fsync and synchronous_commit are on".into()
-            }
+            Self::Beanstalkd => "",
+            Self::Nats => "a stream in memory, with work-queue retention",
+            Self::Postgres => "initdb -A trust -E UTF8 --locale=C; fsync and synchronous_commit are on",
         }
     }
 }
@@ -171,17 +160,6 @@ impl Programs {
             .ok_or_else(|| io::Error::other(format!("{kind:?} is not among the servers of this run")))
     }
 
-    /// Whether this version of NATS can sync each write. That needs 2.10.
-    fn nats_syncs(&self) -> bool {
-        let version = self.versions().find(|(kind, _)| *kind == Kind::Nats).map(|(_, version)| version);
-        version.is_some_and(|version| at_least(version, (2, 10)))
-    }
-
-    fn nats_config(&self, folder: &str) -> String {
-        let sync = if self.nats_syncs() { "\nsync_interval: always" } else { "" };
-        format!("jetstream {{\nstore_dir: \"{folder}\"{sync}\n}}\n")
-    }
-
     /// Starts a server with an empty folder, and the servers that it needs, and waits until it is ready.
     pub(crate) async fn start(&self, kind: Kind, storage: Storage, clock: &Clock) -> io::Result<Running> {
         if kind != Kind::Deltaq || !storage.is_on_postgres() {
@@ -190,12 +168,12 @@ impl Programs {
         let database = self.start_one(Kind::Postgres, Storage::Fsync, None, clock).await?;
         let server = self.start_one(kind, storage, Some(&database), clock).await?;
         if storage == Storage::Postgres {
-            return Ok(Running { beside: vec![database], ..server });
+            return Ok(Running { _beside: vec![database], ..server });
         }
         let other = self.start_one(kind, storage, Some(&database), clock).await?;
         let (owner, other) = nodes::owner_first(server, other, clock).await?;
         let (server, beside) = if storage == Storage::OwnerNode { (owner, other) } else { (other, owner) };
-        Ok(Running { beside: vec![beside, database], ..server })
+        Ok(Running { _beside: vec![beside, database], ..server })
     }
 
     async fn start_one(
@@ -218,7 +196,6 @@ impl Programs {
                 fs::write(folder.0.join("secret"), nodes::SECRET)?;
                 command.env("DELTAQ_CLUSTER__SECRET_FILE", folder.0.join("secret"));
             }
-            Kind::Nats => fs::write(folder.0.join("nats.conf"), self.nats_config(dir))?,
             Kind::Postgres => initialize(&folder.0, &mut command, clock).await?,
             _ => {}
         }
@@ -226,7 +203,7 @@ impl Programs {
         let end_signal = if kind == Kind::Postgres { Signal::QUIT } else { Signal::KILL };
         let process = Process::start(&mut command, end_signal, &folder.0.join("log"))?;
         let mut running =
-            Running { process, folder, address: format!("127.0.0.1:{port}"), beside: Vec::new() };
+            Running { process, folder, address: format!("127.0.0.1:{port}"), _beside: Vec::new() };
         let begun_us = clock.monotonic_us();
         while !tokio::time::timeout(START_TIMEOUT, running.is_ready(kind)).await.unwrap_or(false) {
             let ended = running.process.ended()?;
@@ -247,7 +224,7 @@ pub(crate) struct Running {
     folder: Folder,
     pub(crate) address: String,
     /// The servers that end with this one: the other node, if there is one, and the database.
-    pub(crate) beside: Vec<Running>,
+    _beside: Vec<Running>,
 }
 
 impl Running {
@@ -287,25 +264,9 @@ fn ids_of(user: &str) -> io::Result<(u32, u32)> {
     Ok((id("-u")?, id("-g")?))
 }
 
-/// Whether the first version number in a text is at least `version`.
-fn at_least(text: &str, version: (u32, u32)) -> bool {
-    let digits = text.find(|letter: char| letter.is_ascii_digit());
-    let mut numbers =
-        digits.and_then(|start| text.get(start..)).unwrap_or_default().split('.').map(str::parse);
-    matches!((numbers.next(), numbers.next()), (Some(Ok(major)), Some(Ok(minor))) if (major, minor) >= version)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn versions_are_compared_by_number() {
-        assert!(!at_least("nats-server: v2.9.10", (2, 10)));
-        assert!(at_least("nats-server: v2.10.1", (2, 10)));
-        assert!(at_least("v3.0", (2, 10)));
-        assert!(!at_least("unknown", (2, 10)));
-    }
 
     #[test]
     fn settings_are_filled_in() {

@@ -51,7 +51,14 @@ pub(crate) async fn build(
 ) -> io::Result<PathBuf> {
     eprintln!("building {program}");
     let mut command = Command::new("cargo");
-    command.args(["build", "--profile", profile, "--locked", "--message-format=json-render-diagnostics", "--bin"]);
+    command.args([
+        "build",
+        "--profile",
+        profile,
+        "--locked",
+        "--message-format=json-render-diagnostics",
+        "--bin",
+    ]);
     command.arg(program).current_dir(folder).env_remove(TOOLCHAIN);
     let messages = output_within(&mut command, BUILD_TIMEOUT, scratch, clock).await?;
     executable(&messages, program)

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deltaq::bench::{self, HttpClient, Keys, Measured, Objects, Plan, Scenario, Timing, Worker, drive};
+use deltaq::bench::{self, Keys, Measured, Plan, Scenario, Timing, Worker, drive};
 use deltaq_runtime::clock::Clock;
 
 use crate::drivers::beanstalkd::Beanstalkd;
@@ -12,17 +12,11 @@ use crate::drivers::nats::Nats;
 use crate::drivers::postgres::Postgres;
 use crate::drivers::redis::Redis;
 use crate::drivers::{Ack, OBJECT_BYTES};
-use crate::servers::{Kind, Programs, Running, Storage};
+use crate::servers::{Kind, Programs, Storage};
 
 /// The time beyond its planned length after which a measurement fails.
 pub(crate) const GRACE: Duration = Duration::from_mins(1);
-/// Timeout of seeding.
-const SEED_TIMEOUT: Duration = Duration::from_mins(10);
-/// Objects in a seed request.
-const SEED_OBJECTS: usize = 10_000;
-/// Bytes of a known object: small enough for ten million of them in memory.
-pub(crate) const KNOWN_BYTES: usize = 40;
-/// The prefix of the names of queues.
+/// The queue of all loads.
 pub(crate) const QUEUE: &str = "q";
 
 /// The load of all connections.
@@ -35,11 +29,6 @@ pub(crate) struct Load {
     pub(crate) connections: usize,
     pub(crate) batch: usize,
     pub(crate) object_bytes: usize,
-    pub(crate) queues: usize,
-    /// The number of keys to draw from. Without it every key is new.
-    pub(crate) keys: Option<u64>,
-    /// The number of known keys before the load. A server with known keys is kept for all rounds.
-    pub(crate) known: u64,
     pub(crate) rest: Duration,
 }
 
@@ -69,10 +58,9 @@ pub(crate) async fn in_turn(
     clock: &Clock,
 ) -> io::Result<Vec<Vec<Measured>>> {
     let mut results: Vec<Vec<Measured>> = subjects.iter().map(|_| Vec::new()).collect();
-    let mut kept: Vec<Option<Running>> = subjects.iter().map(|_| None).collect();
     for _ in 0..rounds.count {
-        for ((subject, result), kept) in subjects.iter().zip(&mut results).zip(&mut kept) {
-            let measuring = subject.measure(kept, rounds, programs, clock);
+        for (subject, result) in subjects.iter().zip(&mut results) {
+            let measuring = subject.measure(rounds, programs, clock);
             let measured = measuring
                 .await
                 .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", subject.name)))?;
@@ -84,22 +72,10 @@ pub(crate) async fn in_turn(
 }
 
 impl Subject {
-    async fn measure(
-        &self,
-        kept: &mut Option<Running>,
-        rounds: &Rounds,
-        programs: &Programs,
-        clock: &Clock,
-    ) -> io::Result<Measured> {
+    async fn measure(&self, rounds: &Rounds, programs: &Programs, clock: &Clock) -> io::Result<Measured> {
         let timing = Timing { warm_up: rounds.warm_up, measured: rounds.measured, pause: self.load.rest };
-        let running = if let Some(running) = kept.take() {
-            within(GRACE, self.purge(&running.address)).await?;
-            running
-        } else {
-            let running = programs.start(self.kind, self.storage, clock).await?;
-            within(SEED_TIMEOUT, self.prepare(&running.address, timing)).await?;
-            running
-        };
+        let running = programs.start(self.kind, self.storage, clock).await?;
+        within(GRACE, self.prepare(&running.address, timing)).await?;
         let bound = timing.warm_up + timing.measured + GRACE;
         let measured = match self.kind {
             Kind::Deltaq | Kind::Noop => {
@@ -111,72 +87,41 @@ impl Subject {
         if measured.objects == 0 {
             return Err(io::Error::other("no operation completed during the measurement"));
         }
-        if self.load.known > 0 {
-            *kept = Some(running);
-        }
         Ok(measured)
     }
 
     /// The load as a plan of `deltaq bench`.
     fn plan(&self, address: &str, timing: Timing) -> Plan {
         let load = &self.load;
-        let names = (0..load.queues).map(|number| format!("{QUEUE}-{number}"));
         Plan {
             authority: address.to_owned(),
             scenario: load.scenario,
-            queues: names.collect(),
+            queues: vec![QUEUE.to_owned()],
             connections: load.connections,
             batch: load.batch,
             object_bytes: load.object_bytes,
-            keys: load.keys,
+            keys: None,
             token: None,
             timing,
         }
     }
 
     /// Creates the queues, streams or tables of the load in a new server.
-    pub(crate) async fn prepare(&self, address: &str, timing: Timing) -> io::Result<()> {
+    async fn prepare(&self, address: &str, timing: Timing) -> io::Result<()> {
         match self.kind {
             Kind::Noop | Kind::Beanstalkd => Ok(()),
             Kind::Redis => Redis::prepare(address).await,
-            Kind::Nats => Nats::prepare(address, self.storage == Storage::Fsync).await,
+            Kind::Nats => Nats::prepare(address).await,
             Kind::Postgres => Postgres::prepare(address).await,
-            Kind::Deltaq => {
-                let plan = self.plan(address, timing);
-                for queue in &plan.queues {
-                    bench::create(&plan, queue).await?;
-                }
-                if self.load.known > 0 { self.seed(address).await } else { Ok(()) }
-            }
+            Kind::Deltaq => bench::create(&self.plan(address, timing), QUEUE).await,
         }
-    }
-
-    /// Seeds the known keys. The queue has short leases, so that keys leased at the end of a round are free before the next one.
-    async fn seed(&self, address: &str) -> io::Result<()> {
-        let mut caller = HttpClient::open(address, None).await?;
-        caller.call("PUT", &path(""), "{\"lease\":\"2s\"}").await?;
-        let objects = |count| Objects::new(b"[{\"object\":", count, KNOWN_BYTES, b"},{\"object\":", b"}]");
-        let (seeds, mut whole) = (path("/seed"), objects(SEED_OBJECTS));
-        for first in (0..self.load.known).step_by(SEED_OBJECTS) {
-            let count = usize::try_from(self.load.known - first).unwrap_or(SEED_OBJECTS).min(SEED_OBJECTS);
-            let mut rest = (count < SEED_OBJECTS).then(|| objects(count));
-            let body = rest.as_mut().unwrap_or(&mut whole).from(first);
-            let body = std::str::from_utf8(body).map_err(io::Error::other)?;
-            caller.call("POST", &seeds, body).await?;
-        }
-        Ok(())
-    }
-
-    /// Purges the keys that the previous round left ready.
-    async fn purge(&self, address: &str) -> io::Result<()> {
-        HttpClient::open(address, None).await?.call("POST", &path("/purge"), "").await.map(drop)
     }
 
     /// Drives the load of the other servers.
     async fn drive(&self, address: &str, timing: Timing, clock: &Clock) -> io::Result<Measured> {
         debug_assert_eq!(self.load.object_bytes, OBJECT_BYTES, "other servers get objects of one size");
         let (next, batch, ack) = (Arc::default(), self.load.batch, self.load.ack);
-        let keys = || Keys::new(Arc::clone(&next), self.load.keys);
+        let keys = || Keys::new(Arc::clone(&next), None);
         let numbers = 0..self.load.connections;
         match self.kind {
             Kind::Deltaq | Kind::Noop => Err(io::Error::other("this server is driven by `deltaq bench`")),
@@ -214,12 +159,7 @@ async fn together<W: Worker>(
 }
 
 /// The result of `work`, or an error after the timeout `bound`.
-pub(crate) async fn within<T>(bound: Duration, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+async fn within<T>(bound: Duration, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     let late = || io::Error::new(io::ErrorKind::TimedOut, format!("timed out after {} s", bound.as_secs()));
     tokio::time::timeout(bound, work).await.unwrap_or_else(|_| Err(late()))
-}
-
-/// A path of the first queue.
-pub(crate) fn path(call: &str) -> String {
-    format!("/v1/queues/{QUEUE}-0{call}")
 }

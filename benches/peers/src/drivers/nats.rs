@@ -41,13 +41,12 @@ impl Nats {
     }
 
     /// Creates the stream and the consumer in an empty server.
-    pub(crate) async fn prepare(address: &str, is_durable: bool) -> io::Result<()> {
+    pub(crate) async fn prepare(address: &str) -> io::Result<()> {
         let inbox = "_INBOX.prepare";
         let mut link = Link::open(address, inbox).await?;
-        let storage = if is_durable { "file" } else { "memory" };
         let stream = format!(
             "{{\"name\":\"{STREAM}\",\"subjects\":[\"{STREAM}\"],\"retention\":\"workqueue\",\
-             \"storage\":\"{storage}\",\"num_replicas\":1}}"
+             \"storage\":\"memory\",\"num_replicas\":1}}"
         );
         let stream = request(&format!("$JS.API.STREAM.CREATE.{STREAM}"), inbox, &stream);
         let subject = format!("$JS.API.CONSUMER.DURABLE.CREATE.{STREAM}.{CONSUMER}");
