@@ -3,16 +3,18 @@
 followers as it may have, floods of large adds, watches that are not read, watches in vain, acks of large objects with indexes, histories of
 absent keys, reads that wait. Measures the calls of the others without and with it.
 
-    scripts/judge_tenants.py BINARY [SECONDS]
+    scripts/judge_tenants.py BINARY [SECONDS] [--memory MIB]
 
+With --memory the server runs in a memory control group of this size (version 1, as root) and takes its limits from it.
 Fails if the p99 of the others is more than 3 times as long (and more than 50 ms), a call of theirs is refused, the server uses more memory
-than its limits add up to, or the files grow by more than 3 times the bytes that were sent."""
-import hashlib, http.client, json, multiprocessing, os, random, shutil, socket, subprocess, sys, tempfile, threading, time
+than its limits add up to or is killed, or the files grow by more than 3 times the bytes that were sent."""
+import argparse, hashlib, http.client, json, multiprocessing, os, random, shutil, socket, subprocess, sys, tempfile, threading, time
 
 TENANTS = 8
 MEMORY_MAX_MIB = 1_500
 REPLIES_MAX, BODIES_MAX, UNCOMMITTED_MAX = 64 << 20, 256 << 20, 64 << 20
 LARGE = json.dumps({"x": "y" * 1_000_000}).encode()
+GROUPS = "/sys/fs/cgroup/memory"
 ARRAY = b'{"a":[' + b",".join([b"0"] * 400_000) + b"]}"
 
 
@@ -22,8 +24,24 @@ def free_port():
         return probe.getsockname()[1]
 
 
+class Group:
+    """A memory control group. Its processes are killed when they need more than `mib`."""
+
+    def __init__(self, mib):
+        self.path = os.path.join(GROUPS, f"deltaq-tenants-{os.getpid()}")
+        os.mkdir(self.path)
+        self.write("memory.limit_in_bytes", mib << 20)
+
+    def write(self, name, value):
+        with open(os.path.join(self.path, name), "w") as file:
+            file.write(str(value))
+
+    def enter(self):
+        self.write("cgroup.procs", os.getpid())
+
+
 class Server:
-    def __init__(self, binary, folder):
+    def __init__(self, binary, folder, group):
         self.port, self.data = free_port(), os.path.join(folder, "data")
         tokens = "".join(
             f'[[tokens]]\nname = "t{n}"\nsha256 = "{hashlib.sha256(f"t{n}".encode()).hexdigest()}"\n'
@@ -33,13 +51,14 @@ class Server:
         with open(path, "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
             file.write(tokens)
         config = os.path.join(folder, "deltaq.toml")
+        limits = (f"max_reply_bytes_in_flight = {REPLIES_MAX}\nmax_body_bytes_in_flight = {BODIES_MAX}\n"
+                  f"[storage]\nmax_uncommitted_bytes = {UNCOMMITTED_MAX}\n")
         with open(config, "w") as file:
             file.write(
                 f'[server]\nlisten = "127.0.0.1:{self.port}"\nmetrics_listen = "127.0.0.1:{free_port()}"\n'
-                f"max_reply_bytes_in_flight = {REPLIES_MAX}\nmax_body_bytes_in_flight = {BODIES_MAX}\n"
-                f'[storage]\nmax_uncommitted_bytes = {UNCOMMITTED_MAX}\n[access]\ntokens_file = "{path}"\n')
+                f'{"" if group else limits}[access]\ntokens_file = "{path}"\n')
         self.process = subprocess.Popen([binary, "serve", "--config", config, "--data-dir", self.data, "--log-level", "error"],
-                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=group and group.enter)
         while True:
             try:
                 if call(self, None, "GET", "/readyz")[0] == 200:
@@ -200,9 +219,15 @@ class Hostile:
 
 
 def main():
-    binary, seconds = os.path.abspath(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else 15
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("binary", type=os.path.abspath)
+    parser.add_argument("seconds", type=float, nargs="?", default=15)
+    parser.add_argument("--memory", type=int, metavar="MIB")
+    options = parser.parse_args()
+    seconds = options.seconds
     folder = tempfile.mkdtemp(prefix="deltaq-tenants-")
-    server = Server(binary, folder)
+    group = Group(options.memory) if options.memory else None
+    server = Server(options.binary, folder, group)
     try:
         others, hostile = Others(server), Hostile(server)
         for n in range(1, TENANTS):
@@ -220,6 +245,8 @@ def main():
         for thread in others.threads:
             thread.join()
         hostile.end()
+        if server.process.poll() is not None:
+            raise SystemExit(f"FAILED: the server has ended with {server.process.returncode}")
         grown, sent = server.disk() - before, hostile.sent.value - sent
         print(f"with it: p99 {beside * 1000:.1f} ms of {calls} calls; refused {sorted(set(others.refused))}; memory {server.memory_mib():.0f} MiB; "
               f"{hostile.followers} followers; {sent / 1e6:.0f} MB sent, files grew by {grown / 1e6:.0f} MB")
@@ -234,6 +261,8 @@ def main():
     finally:
         server.process.kill()
         server.process.wait()
+        if group:
+            os.rmdir(group.path)
         shutil.rmtree(folder, ignore_errors=True)
 
 
