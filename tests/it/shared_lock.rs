@@ -1,5 +1,6 @@
 //! Reads that visit many keys do so in parts: other calls on the queue, and other tasks of the thread, run in between.
 
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -12,9 +13,10 @@ use deltaq_engine::key::Key;
 use deltaq_engine::object::Object;
 use deltaq_runtime::clock::Clock;
 use deltaq_runtime::lifecycle::Shutdown;
-use deltaq_service::{Creator, FirstCall, Handle, Name, PopCall};
-use futures_util::poll;
+use deltaq_service::{Creator, Error, FirstCall, Handle, Name, PopCall, Registry};
+use futures_util::{FutureExt, poll};
 
+use crate::harness::eventually;
 use crate::node;
 use crate::store::fake::FakeStore;
 
@@ -52,13 +54,19 @@ async fn times_between<T>(handle: &Arc<Handle>, read: impl Future<Output = T>) -
     }
 }
 
-#[tokio::test]
-async fn a_read_of_many_keys_lets_others_run() {
+/// A new queue, and its registry.
+async fn queue() -> (Arc<Registry>, Arc<Handle>) {
     let (clock, shutdown) = (Clock::system(), Shutdown::manual(HOUR));
     let registry = node::start(&FakeStore::default(), &clock, &shutdown, u64::MAX).await.expect("it starts");
     let name = Name::new("q").expect("a name");
     let created = registry.get_or_create(&name, FirstCall::Produce(&[]), &Creator::default());
     let handle = created.expect("it can be created");
+    (registry, handle)
+}
+
+#[tokio::test]
+async fn a_read_of_many_keys_lets_others_run() {
+    let (_registry, handle) = queue().await;
     let between = KEYS / PART_KEYS - 1;
 
     let version = add(&handle, "k", KEYS).await;
@@ -80,4 +88,19 @@ async fn a_read_of_many_keys_lets_others_run() {
         times_between(&handle, handle.wait_acknowledged(Some(version), Duration::ZERO)).await;
     assert_eq!(acknowledged.expect("a count").parked, KEYS);
     assert!(times >= between, "{times} times between the parts of the count");
+}
+
+#[tokio::test]
+async fn a_read_starts_again_if_its_queue_is_loaded_again() {
+    let (_registry, handle) = queue().await;
+    add(&handle, "k", KEYS).await;
+    let popped = handle.pop(PopCall { pop: pop(KEYS), settles: Vec::new(), wait: Duration::ZERO }).await;
+    popped.items.expect("keys").confirm();
+    let mut read = pin!(handle.workers(None, 10));
+    assert!(poll!(read.as_mut()).is_pending(), "it has read a part");
+
+    let panics = |_: &Config| -> Result<Config, Error> { resume_unwind(Box::new("on purpose")) };
+    assert!(AssertUnwindSafe(async { handle.configure(panics) }).catch_unwind().await.is_err());
+    eventually(async || handle.read(|_, _| ()).await.is_ok()).await;
+    assert_eq!(read.await.expect("workers").entries[0].1.leased, KEYS);
 }

@@ -300,23 +300,26 @@ impl Handle {
 
     /// Reads the queue in parts, for reads that visit many keys. `part` is called again until it returns the result, and
     /// visits at most [`PART_KEYS`] keys. In between, a thread that waits for the lock gets it, and the other tasks of
-    /// this thread run.
+    /// this thread run. `S` is what the parts have read so far. If the queue is loaded again between two parts, the
+    /// read starts again, since the earlier parts may have seen lost events.
     ///
     /// # Errors
-    /// Same as [`read`](Self::read). If the queue is loaded again between two parts, the earlier parts may have seen
-    /// lost events.
-    pub(super) async fn read_in_parts<T>(
+    /// Same as [`read`](Self::read).
+    pub(super) async fn read_in_parts<S, T>(
         &self,
-        mut part: impl FnMut(&Locked) -> ControlFlow<T>,
-    ) -> Result<T, Error> {
-        let generation = self.lock().generation;
+        start: impl Fn() -> S,
+        part: impl Fn(&mut S, &Locked) -> ControlFlow<T>,
+    ) -> Result<(S, T), Error> {
+        let mut so_far = start();
+        let mut generation = self.open()?.generation;
         loop {
             let (read, commit) = {
                 let state = self.open()?;
                 if state.generation != generation {
-                    return Err(Error::Journal(JournalError::OutcomeUnknown));
+                    generation = state.generation;
+                    so_far = start();
                 }
-                let read = part(&state);
+                let read = part(&mut so_far, &state);
                 let commit = state.commits.newest.clone();
                 MutexGuard::unlock_fair(state);
                 (read, commit)
@@ -324,7 +327,7 @@ impl Handle {
             // The newest commit of the last part follows those of all parts.
             if let ControlFlow::Break(out) = read {
                 commit.wait().await?;
-                return Ok(out);
+                return Ok((so_far, out));
             }
             tokio::task::yield_now().await;
         }

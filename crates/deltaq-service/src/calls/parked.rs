@@ -125,8 +125,8 @@ impl Handle {
         after: Option<ParkedPosition>,
         limit: usize,
     ) -> Result<ParkedGroups, Error> {
-        let mut counting = Counting::default();
-        let resource_version = self.read_in_parts(|state| counting.visit(&state.queue)).await?;
+        let (counting, resource_version) =
+            self.read_in_parts(Counting::default, |counting, state| counting.visit(&state.queue)).await?;
         let groups = counting.groups.into_iter();
         let mut groups: Vec<_> =
             groups.map(|(error, (keys, first_key))| ParkedGroup { error, keys, first_key }).collect();

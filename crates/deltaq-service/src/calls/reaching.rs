@@ -7,7 +7,7 @@ use deltaq_engine::id::Rv;
 use deltaq_engine::lives::Stray;
 
 use crate::Error;
-use crate::queue::{Handle, PART_KEYS};
+use crate::queue::{Handle, Locked, PART_KEYS};
 
 /// Whether everything up to a version is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,13 +72,13 @@ impl Handle {
 
     /// Number of parked keys with an unacknowledged change up to `version`.
     async fn count_parked(&self, version: Rv) -> Result<usize, Error> {
-        let (mut parked, mut after) = (0, None);
-        self.read_in_parts(|state| {
+        let count = |(parked, after): &mut (usize, Option<_>), state: &Locked| {
             let (counted, last) = state.queue.count_parked(version, after.as_ref(), PART_KEYS);
-            parked += counted;
-            after = last;
-            if after.is_some() { ControlFlow::Continue(()) } else { ControlFlow::Break(parked) }
-        })
-        .await
+            *parked += counted;
+            *after = last;
+            if after.is_some() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        };
+        let ((parked, _), ()) = self.read_in_parts(|| (0, None), count).await?;
+        Ok(parked)
     }
 }

@@ -35,6 +35,8 @@ struct Workers {
     by_name: BTreeMap<String, WorkerState>,
     /// The last lease that was visited.
     lease: Token,
+    /// Whether all leases were visited.
+    is_at_pops: bool,
     /// The position of the last pop that was visited.
     pop: u64,
 }
@@ -60,8 +62,21 @@ impl Workers {
         self.by_name.get_mut(name)
     }
 
-    /// Visits the next leases. Breaks if there are no further ones.
-    fn visit_leases(&mut self, state: &Locked) -> ControlFlow<()> {
+    /// Visits the next leases, and after the last lease the next waiting pops. Breaks if there are no further pops.
+    fn visit(&mut self, state: &Locked) -> ControlFlow<()> {
+        if self.is_at_pops {
+            return if self.visit_pops(state) < PART_KEYS {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            };
+        }
+        self.is_at_pops = self.visit_leases(state) < PART_KEYS;
+        ControlFlow::Continue(())
+    }
+
+    /// Visits the next leases, and returns their number.
+    fn visit_leases(&mut self, state: &Locked) -> usize {
         let mut visited = 0;
         for (token, slot) in state.queue.schedule().leased_behind(self.lease).take(PART_KEYS) {
             let lease = state.queue.table().at(slot).and_then(|entry| entry.schedule_state.lease());
@@ -75,11 +90,11 @@ impl Workers {
             self.lease = token;
             visited += 1;
         }
-        goes_on(visited)
+        visited
     }
 
-    /// Visits the next waiting pops. Breaks if there are no further ones.
-    fn visit_pops(&mut self, state: &Locked) -> ControlFlow<()> {
+    /// Visits the next waiting pops, and returns their number.
+    fn visit_pops(&mut self, state: &Locked) -> usize {
         let mut visited = 0;
         for (position, waiter) in state.waiters.after(self.pop).take(PART_KEYS) {
             if let Some(worker) = self.state(waiter.pop.worker.as_ref()) {
@@ -89,13 +104,8 @@ impl Workers {
             self.pop = position;
             visited += 1;
         }
-        goes_on(visited)
+        visited
     }
-}
-
-/// Whether a read goes on after a part that has visited this many leases or pops.
-fn goes_on(visited: usize) -> ControlFlow<()> {
-    if visited == PART_KEYS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
 }
 
 /// Sets a time to `other` if the time is unset or later than `other`.
@@ -114,15 +124,15 @@ impl Handle {
         after: Option<String>,
         limit: usize,
     ) -> Result<ListPage<(String, WorkerState), String>, Error> {
-        let mut workers = Workers {
-            after,
+        let start = || Workers {
+            after: after.clone(),
             limit: limit.saturating_add(1),
             by_name: BTreeMap::new(),
             lease: Token::default(),
+            is_at_pops: false,
             pop: 0,
         };
-        self.read_in_parts(|state| workers.visit_leases(state)).await?;
-        self.read_in_parts(|state| workers.visit_pops(state)).await?;
+        let (workers, ()) = self.read_in_parts(start, Workers::visit).await?;
         let mut entries: Vec<_> = workers.by_name.into_iter().collect();
         let has_more = entries.len() > limit;
         entries.truncate(limit);
