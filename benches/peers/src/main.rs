@@ -166,6 +166,7 @@ impl Run {
     /// Writes the chart, and the measured parts of the document.
     fn write(&self, lines: &[(&str, Line)]) -> io::Result<()> {
         let docs = self.root.join("docs");
+        fs::create_dir_all(docs.join("plots"))?;
         fs::write(docs.join("plots/ratios.svg"), document::chart(lines))?;
         let git = ["log", "-1", "--format=%h (%cs)"];
         let commit = process::output(Command::new("git").args(git).current_dir(&self.root))?;
