@@ -222,6 +222,7 @@ fn call(number: u64) -> Call {
         object: Some(object),
         source: None,
         delay: None,
+        debounce: None,
         final_state_unknown: false,
         rate_limited: false,
         trace: None,

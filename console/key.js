@@ -32,12 +32,10 @@ function sentence({ explanation, due_at, lease }) {
 
 /** What a person can do about it. */
 function adviceOf({ explain, status, settings: { mode } }) {
-  const again = " “Deliver now” makes it ready at once.";
   switch (explain.reason) {
     case "parked": return mode === "events" ? "Mend the cause, then redrive the key; or discard the change that fails." : "Mend the cause, then redrive the key. A new change of the key also makes it ready.";
-    case "backing_off": return `It is tried again by itself.${again}`;
-    case "delayed": return `It becomes ready by itself.${again}`;
-    case "leased": return "If the worker is gone, the key returns when its lease expires, or at once if you release it.";
+    case "backing_off": case "delayed": case "debouncing": return "It becomes ready by itself. “Deliver now” makes it ready at once.";
+    case "leased": return "If the worker is gone, the key returns when its lease ends, or at once if you release it.";
     case "paused": return "Workers get it when somebody resumes the queue.";
     case "closed": return "Its delay does not end while the queue is closed.";
     case "queued":
@@ -83,8 +81,7 @@ function remedies({ queue, key, found, who, refresh, problem, signal }) {
       button("Redrive", "admin", () => post(queuePath(queue, "parked/redrive"), { body: { keys: [key] } }), { kind: "primary" }),
       button("Discard…", "admin", () => postOnce(queuePath(queue, "parked/discard"), { body: { keys: [key] } }), { kind: "danger", ask: () => discardOf(queue, key, found.settings, signal) }),
     ];
-    case "delayed":
-    case "backing_off": return [button("Deliver now", "admin", () => post(queuePath(queue, "delayed/promote"), { body: { keys: [key] } }), { kind: "primary" })];
+    case "backing_off": case "delayed": case "debouncing": return [button("Deliver now", "admin", () => post(queuePath(queue, "delayed/promote"), { body: { keys: [key] } }), { kind: "primary" })];
     case "paused": return [button("Resume the queue", "admin", () => post(queuePath(queue, "resume")), { kind: "primary" })];
     case "closed": return [button("Reopen the queue", "admin", () => post(queuePath(queue, "reopen")), { kind: "primary" })];
     case "leased": return [button("Release the lease…", "consume", () => post(queuePath(queue, "release"), { body: { lease_id: explain.lease.id } }), { ask: () => ({ title: `Take this key of ${queue} from its worker?`, action: "Release", text: [h("p", null, "Another worker may get the key at once. If the present worker is still at work, two work on the same key.")] }) })];
@@ -223,7 +220,7 @@ async function readKey(queue, key, signal, before) {
   return { known: null, latest: null, ...Object.fromEntries(views.map((view, index) => [view, found[index]])), mark, incarnation, settings, status, explain, item };
 }
 
-const REASONS = { leased: "leased", delayed: "delayed", backing_off: "delayed", parked: "parked", paused: "paused", closed: "closed", queued: "ready", next: "ready", nothing_waits: "acknowledged", unknown: "unknown" };
+const REASONS = { leased: "leased", delayed: "delayed", debouncing: "delayed", backing_off: "delayed", parked: "parked", paused: "paused", closed: "closed", queued: "ready", next: "ready", nothing_waits: "acknowledged", unknown: "unknown" };
 
 function sections({ item, known, latest }, opened) {
   const leased = item?.leased_deltas ?? [];

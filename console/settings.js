@@ -13,6 +13,7 @@ const MEANINGS = {
   lease: "How long a worker may hold a key without extending the lease.",
   max_failures: "Failures after which a key is parked. 0 is never.",
   rate_limiter: "How long a key waits after a failure.",
+  debounce: "The quiet time of a key.",
   resync_period: "How often all known objects are delivered again.",
   max_keys: "The most keys of the queue.",
   max_object_bytes: "The largest object, in bytes.",

@@ -9,11 +9,14 @@ import json
 import schemathesis
 from hypothesis import strategies
 
+# The delays that are generated, shortest first.
+DELAYS = ["0s", "5ms", "30s", "5m", "36h", "366d"]
+
 # The document describes the range of a duration in words, so the valid ones are generated here.
 for name, durations in {
     "duration-wait": ["0s", "1us", "25ms", "0100ms"],
     "duration-lease": ["1s", "1500ms", "30s", "060s", "12h", "43200000000us"],
-    "duration-delay": ["0s", "5ms", "30s", "5m", "36h", "366d"],
+    "duration-delay": DELAYS,
     "duration-text": ["1s", "1500ms", "30s", "10h", "7d"],
 }.items():
     schemathesis.openapi.format(name, strategies.sampled_from(durations))
@@ -66,11 +69,19 @@ def has_empty_text(value):
     return value == ""
 
 
+def waits_contradict(options):
+    """Whether max_wait appears without debounce, or is shorter than it."""
+    debounce, max_wait = options.get("debounce"), options.get("max_wait")
+    if max_wait is None or max_wait not in DELAYS:
+        return False
+    return debounce is None or (debounce in DELAYS and DELAYS.index(max_wait) < DELAYS.index(debounce))
+
+
 def deltas_contradict(deltas):
-    """Whether final_state_unknown appears without the type Deleted."""
-    deltas = deltas if isinstance(deltas, list) else [deltas]
+    """Whether final_state_unknown appears without the type Deleted, or max_wait contradicts debounce."""
+    deltas = [delta for delta in (deltas if isinstance(deltas, list) else [deltas]) if isinstance(delta, dict)]
     return any(
-        isinstance(delta, dict) and delta.get("final_state_unknown") is True and delta.get("type") != "Deleted"
+        waits_contradict(delta) or (delta.get("final_state_unknown") is True and delta.get("type") != "Deleted")
         for delta in deltas
     )
 
@@ -135,8 +146,11 @@ def filter_case(context, case):
         return False
     if name == "close":
         return "wait" not in query or query.get("drain") is True or query.get("drain") == "true"
+    if name in ("add", "update", "delete") and waits_contradict(query):
+        return False
     if name == "add":
-        return not ("delay" in query and query.get("rate_limited") in (True, "true"))
+        is_rate_limited = query.get("rate_limited") in (True, "true")
+        return not (is_rate_limited and ("delay" in query or "debounce" in query))
     if name in ("promote", "redrive", "discard") and isinstance(body, dict):
         return selects(fields) == 1
     if name in ("pop", "settle"):

@@ -8,6 +8,7 @@ pub(super) mod call;
 pub(super) mod conditional;
 pub(super) mod context;
 pub(super) mod cursor;
+pub(super) mod debounce;
 pub(super) mod documents;
 pub(super) mod invalid;
 pub(super) mod params;

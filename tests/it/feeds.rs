@@ -48,6 +48,7 @@ fn call(key: &str) -> Call {
         object: Some(Object::from_valid("{}")),
         source: None,
         delay: None,
+        debounce: None,
         final_state_unknown: false,
         rate_limited: false,
         trace: None,

@@ -99,6 +99,7 @@ async fn work(handle: &Arc<Handle>, rng: &mut Rng, keys: usize) {
                 object: (!is_deleted).then(|| object(rng.usize(..3), rng.usize(..1_000))),
                 source: None,
                 delay: None,
+                debounce: None,
                 final_state_unknown: false,
                 rate_limited: false,
                 trace: None,

@@ -178,6 +178,10 @@ export interface DeltaCall<T> {
     object?: T;
     source?: string;
     delay?: Duration;
+    /** The time that the key must be quiet before it is delivered, instead of the setting; 0s for none. */
+    debounce?: Duration;
+    /** Only with `debounce`: the longest wait, at least `debounce`; default 10 times `debounce`. */
+    max_wait?: Duration;
     final_state_unknown?: boolean;
 }
 
@@ -224,10 +228,11 @@ export interface Item<T> {
 
 export interface Explanation {
     key: string;
-    reason: Open<"leased" | "delayed" | "backing_off" | "parked" | "paused" | "closed" | "queued" | "next" | "nothing_waits" | "unknown">;
+    reason: Open<"leased" | "delayed" | "debouncing" | "backing_off" | "parked" | "paused" | "closed" | "queued" | "next" | "nothing_waits" | "unknown">;
     explanation: string;
     lease: Lease | null;
     due_at: Timestamp | null;
+    latest_at: Timestamp | null;
     floor_at: Timestamp | null;
     failures: number;
     last_error: string | null;
@@ -339,6 +344,14 @@ export interface RateLimiter {
     jitter?: number | null;
 }
 
+/** How long a changed key waits for a pause in its changes. */
+export interface Debounce {
+    quiet: Duration;
+    max_wait?: Duration | null;
+    deletes?: "debounced" | "now" | null;
+    lists?: boolean | null;
+}
+
 export interface Follow {
     queue: string;
     view?: View | null;
@@ -362,6 +375,7 @@ export interface QueueSettings {
     retention: { age?: Duration | null; bytes?: number | null };
     prune: string[];
     version: string | null;
+    debounce: Debounce | null;
     resync_period: Duration | null;
     max_delete_percent: number | null;
     max_deletes: number | null;

@@ -28,7 +28,15 @@ export interface ProduceOptions extends CallOptions {
     traceparent?: string;
 }
 
-export interface AddOptions extends ProduceOptions {
+/** How long the keys of a call wait for a pause in their changes. */
+export interface DebounceOptions {
+    /** The time that the keys must be quiet before they are delivered, instead of the setting; 0s for none. */
+    debounce?: Duration;
+    /** Only with `debounce`: the longest wait, at least `debounce`; default 10 times `debounce`. */
+    max_wait?: Duration;
+}
+
+export interface AddOptions extends ProduceOptions, DebounceOptions {
     delay?: Duration;
     /** The key of a single object that does not contain it. */
     key?: string;

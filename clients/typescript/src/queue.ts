@@ -40,6 +40,7 @@ import { List } from "./list.js";
 import { enclosedText, listLines, listStream, type Objects, objectsText } from "./objects.js";
 import type {
     AddOptions,
+    DebounceOptions,
     FailOptions,
     GetOptions,
     ItemsOptions,
@@ -143,30 +144,32 @@ export class Queue<T> {
 
     /** Queues an `Added` delta for each object. */
     add(objects: Objects<T>, options: AddOptions = {}): Promise<Produced> {
-        const { delay, key } = options;
-        return this.#produce("add", { delay, key }, options, objectsText(objects));
+        const { delay, debounce, max_wait, key } = options;
+        return this.#produce("add", { delay, debounce, max_wait, key }, options, objectsText(objects));
     }
 
     /** Mode keys: adds a key without an object. With `rate_limited` the key waits as after a failure, and the call counts as one. */
     addKey(key: string, options: Omit<AddOptions, "key"> & { rate_limited?: boolean } = {}): Promise<Produced> {
-        const { delay, rate_limited } = options;
-        return this.#produce("add", { delay, key, rate_limited }, options, undefined, rate_limited === true);
+        const { delay, debounce, max_wait, rate_limited } = options;
+        return this.#produce("add", { delay, debounce, max_wait, key, rate_limited }, options, undefined, rate_limited === true);
     }
 
     /** Queues an `Updated` delta for each object. */
     update(objects: Objects<T>, options: AddOptions = {}): Promise<Produced> {
-        const { delay, key } = options;
-        return this.#produce("update", { delay, key }, options, objectsText(objects));
+        const { delay, debounce, max_wait, key } = options;
+        return this.#produce("update", { delay, debounce, max_wait, key }, options, objectsText(objects));
     }
 
     /** Queues a `Deleted` delta for each object. */
-    delete(objects: Objects<T>, options: ProduceOptions = {}): Promise<Produced> {
-        return this.#produce("delete", {}, options, objectsText(objects));
+    delete(objects: Objects<T>, options: ProduceOptions & DebounceOptions = {}): Promise<Produced> {
+        const { debounce, max_wait } = options;
+        return this.#produce("delete", { debounce, max_wait }, options, objectsText(objects));
     }
 
     /** Queues a `Deleted` delta with the newest object of the key. */
-    deleteKey(key: string, options: ProduceOptions = {}): Promise<Produced> {
-        return this.#produce("delete", { key }, options);
+    deleteKey(key: string, options: ProduceOptions & DebounceOptions = {}): Promise<Produced> {
+        const { debounce, max_wait } = options;
+        return this.#produce("delete", { key, debounce, max_wait }, options);
     }
 
     /**

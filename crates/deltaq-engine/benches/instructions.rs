@@ -95,6 +95,7 @@ fn call(number: u64) -> Call {
         object: Some(Object::from_valid(&text)),
         source: None,
         delay: None,
+        debounce: None,
         final_state_unknown: false,
         rate_limited: false,
         trace: None,

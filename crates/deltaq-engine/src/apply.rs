@@ -15,7 +15,7 @@ use std::time::Duration;
 use super::config::Config;
 use super::delta::{self, Delta, Deltas};
 use super::event::{
-    Appended, Event, EventKind, Leased, Origin, Queued, ReplaceCounts, ReplaceEnded, ViewChanges,
+    Appended, Due, Event, EventKind, Leased, Origin, Queued, ReplaceCounts, ReplaceEnded, ViewChanges,
 };
 use super::follow::{FollowPhase, FollowPosition};
 use super::freshness::Changes;
@@ -346,9 +346,9 @@ impl State {
             object: object.clone(),
         };
         // If the key already has a waiting delta, this delta waits for its turn.
-        let (mut waits_for_turn, mut due) = (false, *due);
+        let (mut waits_for_turn, mut due) = (false, due.as_ref());
         let merged = if rules.keeps_every_delta {
-            delta.provenance = delta.provenance.with_due(due);
+            delta.provenance = delta.provenance.with_due(due.map(Due::time));
             waits_for_turn = !entry.waiting.is_empty();
             due = due.filter(|_| entry.leased.is_empty());
             entry.waiting.push(delta);
@@ -369,14 +369,7 @@ impl State {
             let pending = entry.initial_pending.replace(NonZero::new(id.rv.get()).ok_or("its number is 0")?);
             self.initial_pending += usize::from(pending.is_none());
         }
-        let got_work = match due {
-            _ if waits_for_turn => false,
-            Some(due) => {
-                self.schedule.delay(slot, key, &mut entry.schedule_state, due, id.rv);
-                false
-            }
-            None => self.schedule.wake(slot, key, &mut entry.schedule_state, id),
-        };
+        let got_work = !waits_for_turn && self.queue_work(slot, key, due, id)?;
         Ok(Applied { merged, got_work, ..Applied::default() })
     }
 
@@ -387,17 +380,25 @@ impl State {
             schedule_state.failures = 0;
         }
         let failures = if *rate_limited { schedule_state.failures.saturating_add(1) } else { 0 };
-        let got_work = match due {
-            Some(due) => {
-                self.schedule.delay(slot, key, schedule_state, *due, id.rv);
-                false
-            }
-            None => self.schedule.wake(slot, key, schedule_state, id),
-        };
+        let got_work = self.queue_work(slot, key, due.as_ref(), id)?;
         if *rate_limited {
-            schedule_state.failures = failures;
+            self.table.at_mut(slot).ok_or(NO_ENTRY)?.schedule_state.failures = failures;
         }
         Ok(Applied::work(got_work))
+    }
+
+    /// Gives a key work that may wait for a delay or a debounce window. Returns whether the key got work now.
+    fn queue_work(&mut self, slot: Slot, key: &Key, due: Option<&Due>, id: EventId) -> Result<bool, Reason> {
+        let schedule_state = &mut self.table.at_mut(slot).ok_or(NO_ENTRY)?.schedule_state;
+        match due {
+            None => return Ok(self.schedule.wake(slot, key, schedule_state, id)),
+            Some(Due::At(due)) => self.schedule.delay(slot, key, schedule_state, *due, id.rv),
+            Some(Due::Window(_)) if !schedule_state.may_be_debounced() => {
+                return Err("the key is ready, so no window delays it");
+            }
+            Some(Due::Window(window)) => self.schedule.debounce(slot, key, schedule_state, **window, id),
+        }
+        Ok(false)
     }
 
     fn apply_leased(&mut self, slot: Slot, leased: &Leased, id: EventId) -> Result<Applied, Reason> {
@@ -461,9 +462,10 @@ impl State {
                 self.schedule.extend(slot, schedule_state, *deadline, id.at);
             }
             EventKind::DelayElapsed { key } => {
-                schedule_state.delay().ok_or("the key has no delay")?;
-                let waits = rules.delays_are_adds || !entry.waiting.is_empty();
-                return Ok(Applied::work(self.schedule.fire(slot, key, schedule_state, waits, position)));
+                if !schedule_state.waits() {
+                    return Err("the key has neither a delay nor a window");
+                }
+                return Ok(Applied::work(self.end_wait(slot, key, id)?));
             }
             EventKind::Forgotten { .. } => self.schedule.forget(slot, schedule_state),
             EventKind::Redriven { key } => {
@@ -480,6 +482,24 @@ impl State {
             _ => return Err("it is not about a key"),
         }
         Ok(Applied::default())
+    }
+
+    /// Ends the wait of a key: it is due, an operator promotes it, or its queue has closed. Returns whether the key got work.
+    fn end_wait(&mut self, slot: Slot, key: &Key, id: EventId) -> Result<bool, Reason> {
+        let rules = self.config.rules();
+        let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
+        let position = entry.position(rules, id);
+        let schedule_state = &mut entry.schedule_state;
+        let is_over = schedule_state.due().is_some_and(|due| due <= id.at);
+        let has_window = schedule_state.has_idle_window();
+        if self.closed && has_window && !is_over {
+            // A window that its queue ends by closing is a change that waits no longer.
+            return Ok(self.schedule.wake(slot, key, schedule_state, position));
+        }
+        let waits = rules.delays_are_adds || !entry.waiting.is_empty();
+        // In mode keys a delay is an add of its own. A promote ends everything that the key waits for.
+        let keeps_delay = rules.delays_are_adds && has_window && is_over;
+        Ok(self.schedule.fire(slot, key, schedule_state, (waits, keeps_delay), position))
     }
 
     fn apply_removed(&mut self, slot: Slot, key: &Key, id: EventId) -> Result<Applied, Reason> {

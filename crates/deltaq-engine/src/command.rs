@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::vec::IntoIter;
 
+use super::config::Quiet;
 use super::delta::{Delta, DeltaKind};
 use super::event::ReplaceCounts;
 use super::id::{Rv, Sequence, Source, Token, Worker};
@@ -19,6 +20,7 @@ use super::trace::Trace;
 mod admin;
 mod bounds;
 mod consume;
+mod debounce;
 mod follow;
 mod produce;
 mod replace;
@@ -48,6 +50,8 @@ pub struct Call {
     pub source: Option<Source>,
     /// How long the key waits before it is delivered.
     pub delay: Option<Duration>,
+    /// How long the key must be quiet before it is delivered. Overrides the queue's setting.
+    pub debounce: Option<Quiet>,
     /// Whether the Delete was inferred, so that the object may be outdated.
     pub final_state_unknown: bool,
     /// Whether the call is `AddRateLimited`. Only in mode keys.
@@ -68,6 +72,7 @@ impl Call {
             object: None,
             source: None,
             delay,
+            debounce: None,
             final_state_unknown: false,
             rate_limited: false,
             trace: None,

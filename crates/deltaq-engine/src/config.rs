@@ -5,6 +5,7 @@ mod document;
 use std::sync::Arc;
 use std::time::Duration;
 
+use deltaq_types::terms::DELAY_MAX;
 use deltaq_types::{Mode, RawObject, Retention};
 
 pub use self::document::Invalid;
@@ -12,6 +13,7 @@ use super::delta::Cap;
 pub use super::follow::Follow;
 use super::index_settings::IndexSettings;
 use super::key::KeySpec;
+use super::limits::DEBOUNCE_MAX_WAITS;
 pub use super::mode::ModeRules;
 use super::pointer::Pointer;
 use super::rate_limit::RateLimiter;
@@ -42,6 +44,50 @@ impl AdmissionText {
     }
 }
 
+/// How long a key must be quiet before it is delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quiet {
+    /// The time without a change; zero for none.
+    pub quiet: Duration,
+    /// The longest wait of a change. Invariant: not shorter than `quiet`.
+    pub max_wait: Duration,
+}
+
+impl Quiet {
+    /// No wait.
+    pub const NONE: Self = Self { quiet: Duration::ZERO, max_wait: Duration::ZERO };
+
+    /// The times of a window; `None` if `max_wait` is shorter than `quiet`. Without `max_wait` it is ten times as long, but at most as
+    /// long as the longest delay.
+    #[must_use]
+    pub fn new(quiet: Duration, max_wait: Option<Duration>) -> Option<Self> {
+        let default = || quiet.saturating_mul(DEBOUNCE_MAX_WAITS).min(DELAY_MAX).max(quiet);
+        let max_wait = max_wait.unwrap_or_else(default);
+        (max_wait >= quiet).then_some(Self { quiet, max_wait })
+    }
+}
+
+/// Which changes of a queue wait for their key to be quiet, and how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Debounce {
+    /// The time without a change; zero for no wait.
+    pub quiet: Duration,
+    /// The longest wait of a change; `None` for [`DEBOUNCE_MAX_WAITS`] times `quiet`. Invariant: not shorter than `quiet`.
+    pub max_wait: Option<Duration>,
+    /// Whether a Delete does not wait.
+    pub delivers_deletes_now: bool,
+    /// Whether the changes of a Replace wait, too.
+    pub debounces_lists: bool,
+}
+
+impl Debounce {
+    /// The times of a window.
+    #[must_use]
+    pub fn times(&self) -> Quiet {
+        Quiet::new(self.quiet, self.max_wait).unwrap_or(Quiet::NONE)
+    }
+}
+
 /// All settings of a queue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -62,6 +108,8 @@ pub struct Config {
     pub max_failures: u32,
     /// How long a failed key waits before it is delivered again.
     pub rate_limiter: RateLimiter,
+    /// Which changes wait for their key to be quiet; `None` for none.
+    pub debounce: Option<Debounce>,
     /// The interval at which all known objects are delivered again; `None` means never.
     pub resync_period: Option<Duration>,
     /// Maximum number of keys in the queue, including known keys.
@@ -136,6 +184,7 @@ impl Default for Config {
             lease: Duration::from_secs(30),
             max_failures: 20,
             rate_limiter: RateLimiter::default(),
+            debounce: None,
             resync_period: None,
             max_keys: 10_000_000,
             max_object_bytes: 1 << 20,

@@ -26,7 +26,7 @@ use super::time::Time;
 /// - `resync_due` asks the caller to run a Resync. The request is made once; the caller remembers it.
 /// - `has_synced` and `is_drained` describe the queue after the commands, to wake callers that wait for these states.
 /// - `changed_views` wakes the readers of the views, once the events are durable.
-/// - `counters`, `waits` and `works` are for metrics. A caller may drop them, because no rule depends on them.
+/// - `counters`, `waits`, `delivered` and `works` are for metrics. A caller may drop them, because no rule depends on them.
 /// - `garbage` takes a long time to drop. The caller drops it **after** releasing the lock.
 ///
 /// The caller first passes the events to the journal, then sets the timer and sends the notifications. Without the
@@ -50,6 +50,8 @@ pub struct Effects {
     pub counters: Counters,
     /// For each delivered key, how long it waited before delivery.
     pub waits: Durations,
+    /// The number of deltas of each delivered key that had more than one.
+    pub delivered: Counts,
     /// For each ended lease, how long it lasted.
     pub works: Durations,
     /// Large values that are no longer needed.
@@ -67,6 +69,9 @@ impl Effects {
 
 /// A list of durations. Most commands have one duration, which needs no allocation.
 pub type Durations = SmallVec<[Duration; 1]>;
+
+/// A list of counts. Most commands have one, which needs no allocation.
+pub type Counts = SmallVec<[u32; 4]>;
 
 /// Counts of what commands did. A replay of events does not count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -90,6 +95,8 @@ pub struct Counters {
     /// Number of calls and listed objects that were not newer than the newest state of their key, according to the
     /// setting `version`.
     pub ignored_stale: u64,
+    /// Number of changes that a debounce window has held back.
+    pub debounced: u64,
     /// How often a key got work (client-go's adds).
     pub adds: u64,
     /// Number of requeues with a delay, even of zero, or by the rate limiter (client-go's retries).
@@ -118,6 +125,7 @@ impl Counters {
         self.ignored_closed += later.ignored_closed;
         self.ignored_repeated += later.ignored_repeated;
         self.ignored_stale += later.ignored_stale;
+        self.debounced += later.debounced;
         self.adds += later.adds;
         self.retries += later.retries;
         self.stale += later.stale;

@@ -36,6 +36,7 @@ use super::lives::LifeId;
 use super::object::Object;
 use super::object_version::ObjectVersion;
 use super::omit::is_default;
+use super::schedule::Window;
 use super::settled::Outcome;
 use super::time::Time;
 use super::view::{Passage, View};
@@ -105,7 +106,7 @@ pub enum EventKind {
         /// How the lease ended.
         ending: Ending,
     },
-    /// A delay or backoff ended.
+    /// A delay, a backoff or a debounce window ended.
     DelayElapsed {
         /// The key.
         key: Key,
@@ -223,9 +224,30 @@ pub struct Appended {
     pub provenance: Provenance,
     /// When the key may be delivered; `None` means at once.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub due: Option<Time>,
+    pub due: Option<Due>,
     /// The object.
     pub object: Object,
+}
+
+/// When a change that is not delivered at once is due.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Due {
+    /// At this time.
+    At(Time),
+    /// At the end of the debounce window of its key. The window includes this change.
+    Window(Box<Window>),
+}
+
+impl Due {
+    /// When the change is due, unless a later change prolongs its window.
+    #[must_use]
+    pub fn time(&self) -> Time {
+        match self {
+            Self::At(at) => *at,
+            Self::Window(window) => window.due(),
+        }
+    }
 }
 
 /// Mode keys: the key was added.
@@ -235,7 +257,7 @@ pub struct Queued {
     pub key: Key,
     /// When the key may be delivered; `None` means at once.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub due: Option<Time>,
+    pub due: Option<Due>,
     /// Whether the call counts as a failure (`AddRateLimited`).
     #[serde(default, skip_serializing_if = "is_default")]
     pub rate_limited: bool,
@@ -451,12 +473,12 @@ pub enum Disposition {
         #[serde(skip_serializing_if = "Option::is_none")]
         due: Option<Time>,
     },
-    /// The key waits.
+    /// The key backs off.
     Wait {
-        /// When the key becomes ready, unless an earlier delay ends first.
+        /// When the key becomes ready, unless an earlier delay ends first or a debounce window ends later.
         due: Time,
     },
-    /// The key waits for its existing delay.
+    /// The key waits for its existing delay or window.
     Delayed,
     /// The key is parked.
     #[default]

@@ -2,7 +2,7 @@
 
 use super::key::Key;
 use super::queue::Queue;
-use super::schedule::Place;
+use super::schedule::{Place, ScheduleState};
 use super::snapshot::KeyState;
 use super::time::Time;
 
@@ -25,6 +25,12 @@ pub struct Explanation {
     /// When the delay of a ready or leased key ends and adds the key again. Only in mode keys, where a delay is a
     /// separate add.
     pub added_again: Option<Time>,
+    /// When the key becomes ready unless something changes.
+    pub due: Option<Time>,
+    /// When the key becomes ready at the latest, whatever debounced changes arrive; `None` without an open debounce window.
+    pub latest: Option<Time>,
+    /// Whether the key waits for the end of its debounce window and not of anything else.
+    pub is_debouncing: bool,
     /// Whether a new change makes a parked key ready.
     pub wakes_parked_keys: bool,
 }
@@ -42,7 +48,11 @@ impl Queue {
             _ => None,
         });
         let rules = self.state().config.rules();
-        let delay = entry.and_then(|entry| entry.schedule_state.delay());
+        let state = entry.map(|entry| &entry.schedule_state);
+        let delay = state.and_then(ScheduleState::delay);
+        // In a closed queue every window is over.
+        let window = state.and_then(ScheduleState::window).filter(|_| !self.switches().closed);
+        let due_after = |end: Option<Time>| state.and_then(|state| state.due_after(end));
         Explanation {
             added_again: delay.filter(|_| rules.delays_are_adds).map(|delay| delay.due),
             key: entry.map(super::table::Entry::state),
@@ -50,6 +60,9 @@ impl Queue {
             has_more_ahead: before.is_some_and(|before| before > AHEAD_MAX),
             is_paused: self.switches().paused,
             has_frozen_delays: self.state().freezes_delays(),
+            due: due_after(window.map(|open| open.times.due())),
+            latest: window.and_then(|open| due_after(Some(open.times.latest))),
+            is_debouncing: window.is_some() && state.is_some_and(ScheduleState::is_debouncing),
             wakes_parked_keys: !rules.leases_oldest_delta,
         }
     }

@@ -61,6 +61,9 @@ impl Queue {
         if !self.state().table.is_whole() {
             return Err(String::from("a slot is neither used nor free, or both"));
         }
+        if self.state().is_drained() && self.state().schedule.has_windows() {
+            return Err(String::from("a drained queue has debounce windows"));
+        }
         self.state().versions.check()?;
         self.state().lives.check_order(self.state().rv)?;
         if self.state().config.version.is_none() && self.state().versions.iter().next().is_some() {
@@ -111,11 +114,13 @@ impl Queue {
             schedule_state.failure_expiry().is_some() || entry.is_held(),
             "has no failure expiry and is not in use",
         )?;
+        rule(schedule_state.place != Place::Parked || !schedule_state.waits(), "is parked and waits")?;
+        rule(schedule_state.keeps_window(), "has a window that is not where it must wait")?;
+        rule(schedule_state.window().is_none() || !rules.keeps_every_delta, "has a window in mode events")?;
         rule(
-            schedule_state.place != Place::Parked || schedule_state.delay().is_none(),
-            "is parked with a delay",
+            schedule_state.keeps_not_before(),
+            "may be delivered before its floor, or backs off in another place",
         )?;
-        rule(schedule_state.keeps_floor(), "may be delivered before its floor")?;
         rule(
             schedule_state.backoff().oldest_change.is_none() || schedule_state.has_work(),
             "has an unacknowledged change but no work",
@@ -145,13 +150,13 @@ impl Queue {
         let waits = !entry.waiting.is_empty();
         match &schedule_state.place {
             Place::Idle => rule(
-                waits == schedule_state.delay().is_some(),
+                waits == schedule_state.waits(),
                 "is idle, but deltas wait without a delay or a delay without deltas",
             )?,
             Place::Ready(_) => rule(waits, "is ready with nothing to deliver")?,
             Place::Parked => rule(waits, "is parked with nothing to deliver")?,
             Place::Leased(lease) => {
-                let has_reason = lease.new_change.is_some() || schedule_state.delay().is_some();
+                let has_reason = lease.new_change.is_some() || schedule_state.waits();
                 rule(
                     waits == has_reason,
                     "is leased, but deltas wait without a new change or delay, or the reverse",
@@ -212,6 +217,8 @@ fn newest_number(entry: &Entry) -> Rv {
         entry.known.as_ref().map_or(Rv::ZERO, |known| known.rv),
         entry.initial_pending.map_or(Rv::ZERO, |pending| Rv::new(pending.get())),
         schedule_state.delay().map_or(Rv::ZERO, |delay| delay.rv),
+        schedule_state.not_before().map_or(Rv::ZERO, |not_before| not_before.rv),
+        schedule_state.window().map_or(Rv::ZERO, |open| open.rv),
         schedule_state.failure_expiry().map_or(Rv::ZERO, |(_, rv)| rv),
     ];
     numbers.into_iter().max().unwrap_or_default()
@@ -219,7 +226,9 @@ fn newest_number(entry: &Entry) -> Rv {
 
 fn count(entry: &Entry, sizes: &mut IndexSizes) {
     let schedule_state = &entry.schedule_state;
-    sizes.delayed += usize::from(schedule_state.delay().is_some());
+    let has_window = schedule_state.has_idle_window();
+    sizes.delayed += usize::from(schedule_state.backoff().first_end().is_some() && !has_window);
+    sizes.windows += usize::from(has_window);
     sizes.failure_expiries += usize::from(schedule_state.failure_expiry().is_some());
     sizes.older_changes += usize::from(schedule_state.older_change().is_some());
     sizes.idle_delayed += usize::from(schedule_state.is_delayed());

@@ -2,9 +2,11 @@
 
 use std::ops::Bound;
 
+use super::id::{Rv, Slot};
 use super::indexes::{IndexStatus, NoIndex};
 use super::queue::Queue;
 use super::table::Entry;
+use super::time::Time;
 
 impl Queue {
     /// Continues to build incomplete indexes, for at most `budget` small objects.
@@ -58,6 +60,17 @@ impl Queue {
         from: Bound<&str>,
     ) -> Result<impl Iterator<Item = (&str, usize)>, NoIndex> {
         self.volatile.indexes.values_from(index, from)
+    }
+
+    /// The keys in the state "delayed" after `after`, by the earliest time at which they may be due, and leased keys with a delay.
+    pub fn delayed_after(&self, after: (Time, Rv)) -> impl Iterator<Item = (Time, Rv, Slot)> {
+        let mut delays = self.schedule().delayed_after(after).peekable();
+        let mut windows = self.schedule().windows_after(after).peekable();
+        std::iter::from_fn(move || match (delays.peek(), windows.peek()) {
+            (Some(delay), Some(window)) if delay < window => delays.next(),
+            (_, Some(_)) => windows.next(),
+            (_, None) => delays.next(),
+        })
     }
 
     /// Checks the invariants of the indexes.

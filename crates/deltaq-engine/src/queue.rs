@@ -315,6 +315,13 @@ impl Queue {
         lease.is_some_and(|(at, token, _)| at <= now && token.rv() > self.volatile.committed)
     }
 
+    /// Puts a window that came first too early in its index at the time at which its key is due by now. Returns false if the key has
+    /// none or is due. This changes no state: the positions of windows are lower bounds, which a restored queue has anew.
+    pub(super) fn place_window_again(&mut self, slot: Slot) -> bool {
+        let State { table, schedule, .. } = &mut self.state;
+        table.at_mut(slot).is_some_and(|entry| schedule.place_again(slot, &mut entry.schedule_state))
+    }
+
     /// Creates, counts, applies and records an event.
     pub(super) fn emit(&mut self, now: Time, kind: EventKind) {
         let slot = kind.key().and_then(|key| self.state.table.find(key.as_str()));

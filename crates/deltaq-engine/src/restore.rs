@@ -71,6 +71,7 @@ impl Restore {
         if let Some(oldest) = from.leased.iter().chain(&from.waiting).next() {
             from.schedule_state.complete_oldest_change(oldest.rv);
         }
+        from.schedule_state.restore_window();
         let entry = Entry {
             key: from.key,
             waiting: from.waiting.into(),

@@ -5,8 +5,9 @@
 //!
 //! Invariants, for the [`ScheduleState`]s of all keys:
 //! - a key is in `ready` iff its place is `Ready`, in `leases` and `tokens` iff `Leased`, in `parked` iff `Parked`;
-//! - a key is in `delayed` iff its `delay` is set; a parked key has no delay;
-//! - a key is in `failure_expiries` iff its `failure_expiry` is set; such a key is idle and has no delay;
+//! - a key is in `windows` iff it is idle and has a debounce window; a parked key has neither a window nor a delay;
+//! - every other key is in `delayed` iff it has a delay or a backoff;
+//! - a key is in `failure_expiries` iff its `failure_expiry` is set; such a key is idle and does not wait;
 //! - a key is in `older_changes` iff it has an unacknowledged change, is not parked, and is not ready since the arrival of
 //!   its oldest change.
 
@@ -23,15 +24,19 @@ use super::time::Time;
 
 mod rebuild;
 mod state;
+mod window;
 
 pub(super) use rebuild::Rebuild;
-pub use state::{Backoff, Delay, Lease, Place, ReadyPosition, ScheduleState};
+pub use state::{Backoff, Delay, Lease, NotBefore, Place, ReadyPosition, ScheduleState};
+use window::Timer;
+pub use window::{OpenWindow, Window};
 
 /// The indexes over the [`ScheduleState`]s of all keys.
 #[derive(Debug, Default)]
 pub struct Schedule {
     ready: Line<Rv, Slot>,
     delayed: Line<(Time, Rv, Slot), ()>,
+    windows: Line<(Time, Rv, Slot), ()>,
     leases: Line<(Time, Token, Slot), ()>,
     tokens: Line<Token, Slot>,
     /// Sum of the microseconds at which all leases began.
@@ -40,7 +45,7 @@ pub struct Schedule {
     failure_expiries: Line<(Time, Rv, Slot), ()>,
     /// The oldest unacknowledged change of each key for which that change is not also its position in `ready`.
     older_changes: Line<(Rv, Slot), ()>,
-    /// Number of idle keys with a delay: the keys in the state "delayed".
+    /// Number of idle keys that wait: the keys in the state "delayed".
     idle_delayed: usize,
     /// Number of leased keys with a change that arrived during the lease.
     leased_with_changes: usize,
@@ -90,7 +95,7 @@ impl Schedule {
         self.ready.from(Bound::Excluded(after))
     }
 
-    /// Keys with a delay later than `after`, by due time. These may include leased keys.
+    /// Keys with a delay or backoff later than `after` and without a window, by due time. These may include leased keys.
     pub fn delayed_after(&self, after: (Time, Rv)) -> impl Iterator<Item = (Time, Rv, Slot)> {
         self.delayed.from(Bound::Excluded((after.0, after.1, Slot::MAX))).map(|(at, ())| at)
     }
@@ -140,7 +145,7 @@ impl Schedule {
         Duration::from_micros(u64::try_from(sum_us).unwrap_or(u64::MAX))
     }
 
-    /// The earliest delay.
+    /// The earliest end of a delay or backoff.
     #[must_use]
     pub fn next_delay(&self) -> Option<(Time, Rv, Slot)> {
         self.delayed.first().map(|(first, ())| first)
@@ -179,15 +184,15 @@ impl Schedule {
         self.ready.len()
     }
 
-    /// Number of idle keys with a delay.
+    /// Number of idle keys that wait for a delay, a backoff or a window.
     #[must_use]
     pub fn delayed_len(&self) -> usize {
         self.idle_delayed
     }
 
-    /// Number of delays, including those of ready and leased keys.
-    pub(super) fn delays_len(&self) -> usize {
-        self.delayed.len()
+    /// Number of keys that wait, including ready and leased keys with a delay.
+    pub(super) fn waiting_len(&self) -> usize {
+        self.delayed.len() + self.windows.len()
     }
 
     /// Number of leased keys.
@@ -213,6 +218,7 @@ impl Schedule {
         IndexSizes {
             ready: self.ready.len(),
             delayed: self.delayed.len(),
+            windows: self.windows.len(),
             leases: self.leases.len(),
             tokens: self.tokens.len(),
             parked: self.parked.len(),
@@ -234,16 +240,23 @@ impl Schedule {
             }
             Place::Parked => self.parked.get(key.as_str()) == Some(&slot),
         };
-        let delay = state.delay().is_none_or(|delay| self.delayed.get((delay.due, delay.rv, slot)).is_some());
+        let waits = match state.wait().timer {
+            Timer::None => true,
+            Timer::Delay(due, rv) => self.delayed.get((due, rv, slot)).is_some(),
+            Timer::Window { indexed, rv, .. } => {
+                indexed.is_some_and(|indexed| self.windows.get((indexed, rv, slot)).is_some())
+            }
+        };
         let failure_expiry =
             state.failure_expiry().is_none_or(|(at, rv)| self.failure_expiries.get((at, rv, slot)).is_some());
         let older_change = state.older_change().is_none_or(|rv| self.older_changes.get((rv, slot)).is_some());
-        in_place && delay && failure_expiry && older_change
+        in_place && waits && failure_expiry && older_change
     }
 
     /// Handles a new change of the key. An idle or parked key becomes ready, but not before its floor. A leased key becomes
     /// ready when it is settled. Returns whether the key had no work before (client-go's adds).
     pub fn wake(&mut self, slot: Slot, key: &Key, state: &mut ScheduleState, event: EventId) -> bool {
+        self.end_window(slot, state);
         if let Some(floor) = state.floor().filter(|floor| *floor > event.at) {
             self.delay(slot, key, state, floor, event.rv);
             return false;
@@ -261,6 +274,7 @@ impl Schedule {
                 }
                 lease.new_change = Some(event.at);
                 self.leased_with_changes += 1;
+                self.end_window(slot, state);
             }
             Place::Idle => self.enqueue(slot, state, event, None),
             Place::Parked => {
@@ -287,32 +301,50 @@ impl Schedule {
         }
     }
 
-    /// Sets the time before which only an operator makes the key ready. A delay that would end earlier is extended.
-    pub fn set_floor(&mut self, slot: Slot, state: &mut ScheduleState, floor: Time) {
-        state.set_floor(Some(floor));
-        if let Some(delay) = state.delay().filter(|delay| delay.due < floor) {
-            self.set_delay(slot, state, Some(Delay { due: floor, ..delay }));
-        }
+    /// Makes an idle key ready no earlier than `due`, unless a change of it is due by itself.
+    pub fn back_off(&mut self, slot: Slot, state: &mut ScheduleState, due: Time, rv: Rv) {
+        self.set_failure_expiry(slot, state, None);
+        let floor = state.floor();
+        let at = floor.map_or(due, |floor| due.max(floor));
+        let not_before = NotBefore { at, rv, retries: true, is_floor: floor.is_some() };
+        self.update(slot, state, |state| state.set_backoff(|backoff| backoff.not_before = Some(not_before)));
     }
 
-    /// Handles the end of the key's delay. If `waits` is true, the key has something to deliver. Returns whether the
-    /// key got work.
+    /// Sets the time before which only an operator makes the key ready. A delay that would end earlier is extended.
+    pub fn set_floor(&mut self, slot: Slot, state: &mut ScheduleState, floor: EventId) {
+        let not_before = NotBefore { at: floor.at, rv: floor.rv, retries: false, is_floor: true };
+        self.update(slot, state, |state| {
+            state.set_backoff(|backoff| {
+                backoff.not_before = Some(not_before);
+                if let Some(delay) = &mut backoff.delay {
+                    delay.due = delay.due.max(floor.at);
+                }
+            });
+        });
+    }
+
+    /// Handles the end of the key's wait, or a promote. If `waits` is true, the key has something to deliver. With `keeps_delay`, a
+    /// delay that is not due stays. Returns whether the key got work.
     pub fn fire(
         &mut self,
         slot: Slot,
         key: &Key,
         state: &mut ScheduleState,
-        waits: bool,
+        (waits, keeps_delay): (bool, bool),
         event: EventId,
     ) -> bool {
-        self.set_delay(slot, state, None);
-        state.set_floor(None);
+        self.update(slot, state, |state| {
+            state.set_backoff(|backoff| {
+                backoff.delay = backoff.delay.filter(|delay| keeps_delay && delay.due > event.at);
+                (backoff.not_before, backoff.window) = (None, None);
+            });
+        });
         waits && self.make_ready(slot, key, state, event)
     }
 
     /// Leases the key. With `keep_delay`, an existing delay is kept during the lease.
     pub fn lease(&mut self, slot: Slot, state: &mut ScheduleState, mut lease: Lease, keep_delay: bool) {
-        self.leave_ready(state);
+        self.leave_ready(slot, state);
         if !keep_delay {
             lease.dropped_delay = state.delay();
             self.set_delay(slot, state, None);
@@ -322,7 +354,7 @@ impl Schedule {
         self.tokens.insert(lease.token, slot);
         self.leased_since_us += u128::from(lease.since.as_micros());
         self.leased_with_changes += usize::from(lease.new_change.is_some());
-        self.set_place(state, Place::Leased(Box::new(lease)));
+        self.set_place(slot, state, Place::Leased(Box::new(lease)));
         state.attempt = state.attempt.saturating_add(1);
     }
 
@@ -340,14 +372,19 @@ impl Schedule {
         self.leases.insert((deadline, lease.token, slot), ());
     }
 
-    /// Ends the lease. The key becomes ready if a new change arrived during the lease, else idle.
-    pub fn settle(&mut self, slot: Slot, state: &mut ScheduleState, event: EventId) {
-        if let Some(added) = self.end_lease(slot, state).new_change {
+    /// Ends the lease. The key becomes ready if a new change arrived during the lease, or if it has a window that is over, else
+    /// idle. Returns whether the end of the window gives the key work.
+    pub fn settle(&mut self, slot: Slot, state: &mut ScheduleState, event: EventId, is_closed: bool) -> bool {
+        let added = self.end_lease(slot, state).new_change;
+        let window = state.window().filter(|_| state.has_past_window(event.at, is_closed));
+        let debounced = window.map(|open| open.times.first);
+        if let Some(added) = added.or(debounced) {
             self.enqueue(slot, state, event, Some(added));
         }
+        debounced.is_some()
     }
 
-    /// Ends the lease. The key waits for a delay, even if a change arrived during the lease.
+    /// Ends the lease. The key waits for a delay or its window, even if a change arrived during the lease.
     pub fn settle_to_wait(&mut self, slot: Slot, state: &mut ScheduleState) {
         self.end_lease(slot, state);
     }
@@ -363,9 +400,10 @@ impl Schedule {
     /// Ends an undelivered lease. The key returns to its former position.
     pub fn restore_position(&mut self, slot: Slot, state: &mut ScheduleState) {
         let lease = self.end_lease(slot, state);
+        self.end_window(slot, state);
         state.attempt = state.attempt.saturating_sub(1);
         self.ready.insert(lease.former.rv, slot);
-        self.set_place(state, Place::Ready(lease.former));
+        self.set_place(slot, state, Place::Ready(lease.former));
         if let Some(dropped) = lease.dropped_delay
             && state.delay().is_none_or(|delay| dropped.due < delay.due)
         {
@@ -378,20 +416,19 @@ impl Schedule {
         self.end_lease(slot, state);
         self.set_delay(slot, state, None);
         self.parked.insert(key.clone(), slot);
-        self.set_place(state, Place::Parked);
+        self.set_place(slot, state, Place::Parked);
     }
 
     /// Records that the key's waiting deltas were dropped: a leased key stays leased, and any other key becomes idle.
     pub fn drop_waiting(&mut self, slot: Slot, key: &Key, state: &mut ScheduleState) {
-        self.set_delay(slot, state, None);
-        state.set_floor(None);
+        self.stop_waiting(slot, state, |_| None);
         match &mut state.place {
             Place::Leased(lease) => {
                 if lease.new_change.take().is_some() {
                     self.leased_with_changes -= 1;
                 }
             }
-            Place::Ready(_) => self.leave_ready(state),
+            Place::Ready(_) => self.leave_ready(slot, state),
             Place::Parked => {
                 self.parked.remove(key.as_str());
                 state.place = Place::Idle;
@@ -461,21 +498,21 @@ impl Schedule {
     /// key's work arrived, if it arrived during a lease.
     fn enqueue(&mut self, slot: Slot, state: &mut ScheduleState, event: EventId, added: Option<Time>) {
         self.set_failure_expiry(slot, state, None);
-        state.set_floor(None);
+        self.stop_waiting(slot, state, Backoff::first_end);
         self.ready.insert(event.rv, slot);
         let position = ReadyPosition { rv: event.rv, since: event.at, added: added.unwrap_or(event.at) };
-        self.set_place(state, Place::Ready(position));
+        self.set_place(slot, state, Place::Ready(position));
     }
 
-    fn leave_ready(&mut self, state: &mut ScheduleState) {
+    fn leave_ready(&mut self, slot: Slot, state: &mut ScheduleState) {
         if let Place::Ready(position) = state.place {
             self.ready.remove(position.rv);
-            self.set_place(state, Place::Idle);
+            self.set_place(slot, state, Place::Idle);
         }
     }
 
     fn end_lease(&mut self, slot: Slot, state: &mut ScheduleState) -> Box<Lease> {
-        let lease = match self.set_place(state, Place::Idle) {
+        let lease = match self.set_place(slot, state, Place::Idle) {
             Place::Leased(lease) => lease,
             other => panic!("slot {slot} has no lease to end: its place is {other:?}"),
         };
@@ -488,34 +525,32 @@ impl Schedule {
         lease
     }
 
-    fn set_delay(&mut self, slot: Slot, state: &mut ScheduleState, delay: Option<Delay>) {
-        let (was, old) = (state.is_delayed(), state.delay());
-        if old == delay {
+    /// Ends the backoff, the floor and the window of the key, and sets its delay.
+    fn stop_waiting(
+        &mut self,
+        slot: Slot,
+        state: &mut ScheduleState,
+        delay: impl FnOnce(&Backoff) -> Option<Delay>,
+    ) {
+        if state.backoff.is_none() {
             return;
         }
-        if let Some(old) = old {
-            self.delayed.remove((old.due, old.rv, slot));
-        }
-        if let Some(new) = delay {
-            self.delayed.insert((new.due, new.rv, slot), ());
-        }
-        state.set_backoff(|backoff| backoff.delay = delay);
-        self.count_delayed(was, state.is_delayed());
+        self.update(slot, state, |state| {
+            state.set_backoff(|backoff| {
+                backoff.delay = delay(backoff);
+                (backoff.not_before, backoff.window) = (None, None);
+            });
+        });
     }
 
-    fn set_place(&mut self, state: &mut ScheduleState, place: Place) -> Place {
-        let was = state.is_delayed();
-        let old = std::mem::replace(&mut state.place, place);
-        self.count_delayed(was, state.is_delayed());
-        old
+    fn set_delay(&mut self, slot: Slot, state: &mut ScheduleState, delay: Option<Delay>) {
+        if state.delay() != delay {
+            self.update(slot, state, |state| state.set_backoff(|backoff| backoff.delay = delay));
+        }
     }
 
-    fn count_delayed(&mut self, was: bool, is: bool) {
-        match (was, is) {
-            (false, true) => self.idle_delayed += 1,
-            (true, false) => self.idle_delayed -= 1,
-            _ => {}
-        }
+    fn set_place(&mut self, slot: Slot, state: &mut ScheduleState, place: Place) -> Place {
+        self.update(slot, state, |state| std::mem::replace(&mut state.place, place))
     }
 }
 
@@ -524,6 +559,7 @@ impl Schedule {
 pub(super) struct IndexSizes {
     pub(super) ready: usize,
     pub(super) delayed: usize,
+    pub(super) windows: usize,
     pub(super) leases: usize,
     pub(super) tokens: usize,
     pub(super) parked: usize,

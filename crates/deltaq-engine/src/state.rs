@@ -137,21 +137,35 @@ impl State {
 
     /// Whether the queue is closed and no key is ready, delayed or leased. A closed queue in mode keys does not wait for its
     /// delays, which are frozen.
+    ///
+    /// Invariant: a drained queue has no debounce windows.
     pub(super) fn is_drained(&self) -> bool {
         let is_frozen = self.config.rules().stops_when_closed;
         let delayed = if is_frozen { 0 } else { self.schedule.delayed_len() };
+        let delayed = delayed + usize::from(self.schedule.has_windows());
         self.closed && self.schedule.ready_len() + delayed + self.schedule.leased_len() == 0
     }
 
     /// Whether pops are refused: the queue is closed, no key is ready, and no key can become ready unless the queue
     /// was closed at once.
     pub(super) fn ends_pops(&self) -> bool {
-        if self.closes_at_once { self.schedule.ready_len() == 0 } else { self.is_drained() }
+        if self.closes_at_once {
+            self.schedule.ready_len() == 0 && !self.schedule.has_windows()
+        } else {
+            self.is_drained()
+        }
     }
 
-    /// The earliest delay that may elapse. A closed queue in mode keys has none, because its delays are frozen.
+    /// The earliest time at which a delayed key may be due. A closed queue in mode keys has no delays, because they are frozen. The
+    /// windows of every closed queue end at once.
     pub(super) fn next_delay(&self) -> Option<(Time, Rv, Slot)> {
-        if self.freezes_delays() { None } else { self.schedule.next_delay() }
+        let delay = if self.freezes_delays() { None } else { self.schedule.next_delay() };
+        if self.schedule.has_windows() {
+            let window = self.schedule.next_window();
+            let window = window.map(|(at, rv, slot)| (if self.closed { self.last_at } else { at }, rv, slot));
+            return delay.into_iter().chain(window).min();
+        }
+        delay
     }
 
     /// Whether delays do not elapse, because the queue is closed.

@@ -410,6 +410,7 @@ mod tests {
             object: Some(Object::from_valid("{}")),
             source: None,
             delay: None,
+            debounce: None,
             final_state_unknown: false,
             rate_limited: false,
             trace: None,

@@ -62,8 +62,8 @@ pub use self::server::{
     Info, InfoCaller, InfoGrant, InfoLimits, InfoNode, InfoStore, NodeDocument, NodeList,
 };
 pub use self::settings::{
-    Bucket, DetailedKeyPart, Follow, FollowedView, ItemExponential, ItemFastSlow, KeyPart, Mode,
-    QueueSettings, RateLimiter, Retention,
+    Bucket, Debounce, DebouncedDeletes, DetailedKeyPart, Follow, FollowedView, ItemExponential, ItemFastSlow,
+    KeyPart, Mode, QueueSettings, RateLimiter, Retention,
 };
 pub use self::timestamp::{LAST_US, Timestamp};
 pub use self::watch::WatchRow;

@@ -125,6 +125,14 @@ pub struct DeltaCall<'a> {
     #[serde(default, deserialize_with = "strict::duration_text", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<terms::Delay>)]
     pub delay: Option<String>,
+    /// The time that the key must be quiet before it is delivered, instead of the setting `debounce.quiet`; 0s for none.
+    #[serde(default, deserialize_with = "strict::duration_text", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<terms::Delay>)]
+    pub debounce: Option<String>,
+    /// Only with `debounce`: the longest wait of the delta, at least `debounce`; default 10 times `debounce`, at most 366d.
+    #[serde(default, deserialize_with = "strict::duration_text", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<terms::Delay>)]
+    pub max_wait: Option<String>,
     /// Only with `Deleted`: the deletion was inferred, and the object may be older than the last state.
     #[serde(default, deserialize_with = "strict::flag", skip_serializing_if = "std::ops::Not::not")]
     pub final_state_unknown: bool,

@@ -27,6 +27,8 @@ pub const SEC: u64 = 1_000_000;
 pub const HOUR: u64 = 3_600 * SEC;
 /// Half a day.
 pub const HOURS_12: u64 = 12 * HOUR;
+/// 366 days, the longest delay.
+pub const DAYS_366: u64 = 366 * DAY;
 /// A day.
 pub const DAY: u64 = 24 * HOUR;
 /// A hundred years: no limit in practice.

@@ -174,7 +174,7 @@ pub struct ItemDocument {
     /// The error of the last failure.
     #[schema(required = true)]
     pub last_error: Option<String>,
-    /// When the delay or backoff of the key ends.
+    /// When the delay, the backoff or the debounce window of the key ends.
     #[schema(required = true)]
     pub due_at: Option<Timestamp>,
     /// The source that owns the key.
@@ -194,9 +194,12 @@ pub struct ExplainDocument {
     /// The lease; null unless the key is leased.
     #[schema(required = true)]
     pub lease: Option<LeaseDocument>,
-    /// When the delay or backoff of the key ends.
+    /// When the delay, the backoff or the debounce window of the key ends.
     #[schema(required = true)]
     pub due_at: Option<Timestamp>,
+    /// The time at which a key with a debounce window becomes ready at the latest, whatever debounced changes arrive; null without a window.
+    #[schema(required = true)]
+    pub latest_at: Option<Timestamp>,
     /// The end of the floor that a nack has set: until then, no change delivers the key.
     #[schema(required = true)]
     pub floor_at: Option<Timestamp>,

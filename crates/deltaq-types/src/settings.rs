@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use super::RawObject;
 use super::duration::DurationText;
 use super::name::Name;
-use super::range::{self, CENTURY, HOURS_12, SEC, U32_MAX, US, WHOLE_MAX};
+use super::range::{self, CENTURY, DAYS_366, HOURS_12, SEC, U32_MAX, US, WHOLE_MAX};
 use super::strict::flag;
 use super::terms::{JsonPointer, KEY_BYTES_MAX, KEY_POINTERS_MAX, Span};
 
@@ -47,6 +47,10 @@ pub struct QueueSettings {
     /// The wait of a key after a failure.
     #[serde(deserialize_with = "range::table")]
     pub rate_limiter: RateLimiter,
+    /// Changed keys wait until they are quiet; null for no such wait.
+    #[serde(default, deserialize_with = "range::optional_table")]
+    #[schema(required = true)]
+    pub debounce: Option<Debounce>,
     /// The interval at which all known objects are delivered again, at least 1s; null for never.
     #[serde(default, deserialize_with = "range::optional_span::<SEC, CENTURY, _>")]
     #[schema(required = true, value_type = Option<Span>)]
@@ -199,6 +203,38 @@ pub struct ItemFastSlow {
     pub max_fast: u32,
 }
 
+/// How long a changed key waits for further changes before it is delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Debounce {
+    /// The time without a change after which a key is delivered; 0s for no wait.
+    #[serde(deserialize_with = "range::span::<0, DAYS_366, _>")]
+    #[schema(value_type = Span, examples("2s"))]
+    pub quiet: DurationText,
+    /// The longest wait of a change, at least `quiet`; null for 10 times `quiet`, at most 366d.
+    #[serde(default, deserialize_with = "range::optional_span::<0, DAYS_366, _>")]
+    #[schema(required = true, value_type = Option<Span>)]
+    pub max_wait: Option<DurationText>,
+    /// Whether a Delete waits.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub deletes: DebouncedDeletes,
+    /// Whether the changes of a Replace wait.
+    #[serde(default, deserialize_with = "flag")]
+    #[schema(required = true)]
+    pub lists: bool,
+}
+
+/// Whether a Delete waits until its key is quiet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DebouncedDeletes {
+    /// Like every other change.
+    #[default]
+    Debounced,
+    /// It ends the wait of its key.
+    Now,
+}
+
 /// A token bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Bucket {
@@ -295,6 +331,11 @@ impl QueueSettings {
         "rate_limiter.bucket.burst",
         "rate_limiter.max_wait",
         "rate_limiter.jitter",
+        "debounce",
+        "debounce.quiet",
+        "debounce.max_wait",
+        "debounce.deletes",
+        "debounce.lists",
         "resync_period",
         "max_keys",
         "max_object_bytes",

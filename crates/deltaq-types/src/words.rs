@@ -196,6 +196,8 @@ words! {
         Leased = "leased",
         /// The key waits for a delay.
         Delayed = "delayed",
+        /// The key waits for a pause in its changes (the setting `debounce`).
+        Debouncing = "debouncing",
         /// The key has failed and waits for its backoff.
         BackingOff = "backing_off",
         /// The key is parked.

@@ -75,6 +75,12 @@ pub struct Add {
     /// Time until the objects become ready, such as 30s [default: at once].
     #[arg(long, value_name = "DURATION", conflicts_with = "rate_limited")]
     pub delay: Option<String>,
+    /// The time that the keys must be quiet before they are delivered; 0s for none [default: the setting].
+    #[arg(long, value_name = "DURATION", conflicts_with = "rate_limited")]
+    pub debounce: Option<String>,
+    /// The longest wait of a debounced change [default: 10 times --debounce].
+    #[arg(long, value_name = "DURATION", requires = "debounce")]
+    pub max_wait: Option<String>,
     /// Mode keys: the keys wait as after a failure, and this call counts as one (AddRateLimited).
     #[arg(long)]
     pub rate_limited: bool,
@@ -100,6 +106,12 @@ pub struct Update {
     /// Time until the objects become ready, such as 30s [default: at once].
     #[arg(long, value_name = "DURATION")]
     pub delay: Option<String>,
+    /// The time that the keys must be quiet before they are delivered; 0s for none [default: the setting].
+    #[arg(long, value_name = "DURATION")]
+    pub debounce: Option<String>,
+    /// The longest wait of a debounced change [default: 10 times --debounce].
+    #[arg(long, value_name = "DURATION", requires = "debounce")]
+    pub max_wait: Option<String>,
 }
 
 /// `deltaq delete`.
@@ -119,6 +131,12 @@ pub struct Delete {
     /// Sequence number of the call. The server applies each number of a source only once, in increasing order.
     #[arg(long, value_name = "N", requires = "source")]
     pub sequence: Option<u64>,
+    /// The time that the keys must be quiet before they are delivered; 0s for none [default: the setting].
+    #[arg(long, value_name = "DURATION")]
+    pub debounce: Option<String>,
+    /// The longest wait of a debounced change [default: 10 times --debounce].
+    #[arg(long, value_name = "DURATION", requires = "debounce")]
+    pub max_wait: Option<String>,
 }
 
 /// `deltaq deltas`.
@@ -126,7 +144,7 @@ pub struct Delete {
 pub struct Deltas {
     /// The queue; it is created if the server allows that.
     pub queue: Name,
-    /// The deltas {"type","key","object","source","delay"}: JSON text, a file, or - for stdin.
+    /// The deltas {"type","key","object","source","delay","debounce","max_wait"}: JSON text, a file, or - for stdin.
     #[arg(value_name = "DELTAS")]
     pub input: Option<String>,
     /// The producer of the deltas without a source.
@@ -162,7 +180,7 @@ struct Batches<'a> {
     session: &'a Session,
     operation: &'static str,
     queue: &'a Name,
-    parameters: [(&'static str, Option<String>); 3],
+    parameters: Vec<(&'static str, Option<String>)>,
     /// The sequence number. If set, the input must fit into one call.
     sequence: Option<u64>,
 }
@@ -172,8 +190,13 @@ impl Execute for Add {
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
         let rate_limited = self.rate_limited.then(|| "true".to_owned());
-        let parameters =
-            [("source", self.source.clone()), ("delay", self.delay.clone()), ("rate_limited", rate_limited)];
+        let parameters = vec![
+            ("source", self.source.clone()),
+            ("delay", self.delay.clone()),
+            ("debounce", self.debounce.clone()),
+            ("max_wait", self.max_wait.clone()),
+            ("rate_limited", rate_limited),
+        ];
         let calls =
             Batches { session, operation: "add", queue: &self.queue, parameters, sequence: self.sequence };
         calls.run(&self.key, self.objects.as_deref()).await
@@ -184,7 +207,12 @@ impl Execute for Update {
     const OPERATIONS: &'static [&'static str] = &["update"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        let parameters = [("source", self.source.clone()), ("delay", self.delay.clone()), ("key", None)];
+        let parameters = vec![
+            ("source", self.source.clone()),
+            ("delay", self.delay.clone()),
+            ("debounce", self.debounce.clone()),
+            ("max_wait", self.max_wait.clone()),
+        ];
         let calls =
             Batches { session, operation: "update", queue: &self.queue, parameters, sequence: self.sequence };
         if self.key.is_some() {
@@ -198,7 +226,11 @@ impl Execute for Delete {
     const OPERATIONS: &'static [&'static str] = &["delete"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        let parameters = [("source", self.source.clone()), ("delay", None), ("key", None)];
+        let parameters = vec![
+            ("source", self.source.clone()),
+            ("debounce", self.debounce.clone()),
+            ("max_wait", self.max_wait.clone()),
+        ];
         let calls =
             Batches { session, operation: "delete", queue: &self.queue, parameters, sequence: self.sequence };
         calls.run(&self.key, self.objects.as_deref()).await
@@ -209,10 +241,9 @@ impl Execute for Deltas {
     const OPERATIONS: &'static [&'static str] = &["deltas"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        let parameters = [
+        let parameters = vec![
             ("source", self.source.clone()),
             ("skip_invalid", self.skip_invalid.then(|| "true".to_owned())),
-            ("key", None),
         ];
         let calls =
             Batches { session, operation: "deltas", queue: &self.queue, parameters, sequence: self.sequence };

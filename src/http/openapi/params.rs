@@ -65,6 +65,8 @@ parameters! {
         "source" Label "The producer, which becomes the owner of the keys.";
         "sequence" Count "With source: the sequence number of the call. If it is not larger than the last number of the source, the call changes nothing.";
         "delay" Delay "Time until the objects become ready.";
+        "debounce" Delay "The time that the keys must be quiet before they are delivered, instead of the setting; 0s for none.";
+        "max_wait" Delay "Only with debounce: the longest wait of the objects, at least debounce; default 10 times debounce.";
         "key" Key "The key of a single object that does not contain it. In mode keys the body may then be empty.";
         "rate_limited" Flag "Only in mode keys, and without delay: the keys wait as after a failure, and the call counts as one (AddRateLimited).";
         "must_exist" Flag "Refuse the call with 404 `queue-not-found` if the queue does not exist, instead of creating it.";
@@ -73,12 +75,16 @@ parameters! {
         "source" Label "The producer, which becomes the owner of the keys.";
         "sequence" Count "With source: the sequence number of the call. If it is not larger than the last number of the source, the call changes nothing.";
         "delay" Delay "Time until the objects become ready.";
+        "debounce" Delay "The time that the keys must be quiet before they are delivered, instead of the setting; 0s for none.";
+        "max_wait" Delay "Only with debounce: the longest wait of the objects, at least debounce; default 10 times debounce.";
         "key" Key "The key of a single object that does not contain it.";
         "must_exist" Flag "Refuse the call with 404 `queue-not-found` if the queue does not exist, instead of creating it.";
     }
     DeleteQuery in Query {
         "source" Label "The producer, which becomes the owner of the keys.";
         "sequence" Count "With source: the sequence number of the call. If it is not larger than the last number of the source, the call changes nothing.";
+        "debounce" Delay "The time that the keys must be quiet before they are delivered, instead of the setting; 0s for none.";
+        "max_wait" Delay "Only with debounce: the longest wait of the deletions, at least debounce; default 10 times debounce.";
         "key" Key "The key of a single object that does not contain it. The body may then be empty.";
         "must_exist" Flag "Refuse the call with 404 `queue-not-found` if the queue does not exist, instead of creating it.";
     }

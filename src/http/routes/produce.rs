@@ -32,6 +32,7 @@ use crate::http::request::admitted::{AdmissionRules, ObjectUse, Reader, key_or_e
 use crate::http::request::body::Account;
 use crate::http::request::call::QueueCall;
 use crate::http::request::context::RequestContext;
+use crate::http::request::debounce::{of_call, of_entry};
 use crate::http::request::documents::{Document, documents};
 use crate::http::request::invalid::{Invalid, InvalidKey};
 use crate::http::request::params::{Params, check_name, read_duration, wrong};
@@ -95,11 +96,15 @@ async fn produced(call: QueueCall, kind: DeltaKind) -> Result<Produced, Problem>
     let source = permitted_source(&params, &context, &name)?;
     let sequence = read_sequence(&params, source.as_ref())?;
     let delay = params.duration("delay", Duration::ZERO..=DELAY_MAX)?;
+    let debounce = of_call(&params)?;
     let explicit = params.key("key")?;
     let rate_limited = params.flag("rate_limited")?;
     let must_exist = params.flag("must_exist")?;
     if rate_limited && delay.is_some() {
         return Err(wrong("rate_limited", "the rate limiter gives the delay").hint("leave delay out"));
+    }
+    if rate_limited && debounce.is_some() {
+        return Err(wrong("rate_limited", "the rate limiter gives the delay").hint("leave debounce out"));
     }
     let rules = AdmissionRules::of(&state, &name, &incoming);
     rules.check_exists(must_exist)?;
@@ -117,6 +122,7 @@ async fn produced(call: QueueCall, kind: DeltaKind) -> Result<Produced, Problem>
             object: object.filter(|_| config.mode != Mode::Keys),
             source: source.clone(),
             delay,
+            debounce,
             final_state_unknown: false,
             rate_limited,
             trace: trace.clone(),
@@ -388,6 +394,7 @@ fn call_of(
         object: object.filter(|_| config.mode != Mode::Keys),
         source: call.source.as_deref().map(Source::from),
         delay: delay.transpose().map_err(|wrong| wrong.field("delay"))?,
+        debounce: of_entry(call.debounce.as_deref(), call.max_wait.as_deref())?,
         final_state_unknown: call.final_state_unknown,
         rate_limited: false,
         trace,

@@ -26,7 +26,8 @@ pub fn explain(handle: &Handle, key: &Key, explanation: &Explanation, moment: Mo
         reason,
         explanation: format!("Key {}: {sentence}.", Excerpt(key.as_str())),
         lease: schedule.and_then(ScheduleState::lease).map(|lease| read::lease(handle, lease, moment)),
-        due_at: schedule.and_then(ScheduleState::delay).map(|delay| timestamp(moment.wall(delay.due))),
+        due_at: explanation.due.map(|due| timestamp(moment.wall(due))),
+        latest_at: explanation.latest.map(|latest| timestamp(moment.wall(latest))),
         floor_at: floor.map(|floor| timestamp(moment.wall(floor))),
         failures: schedule.map_or(0, |schedule| schedule.failures),
         last_error: schedule.and_then(ScheduleState::last_error).map(str::to_owned),
@@ -62,9 +63,12 @@ fn reason(state: &KeyState, explanation: &Explanation, moment: Moment) -> (HoldR
         None => String::new(),
     };
     let floor = floor(schedule, moment).map(|floor| timestamp(moment.wall(floor)));
-    match (&schedule.place, schedule.delay()) {
+    let due = explanation.due.map(|due| timestamp(moment.wall(due)));
+    match (&schedule.place, due) {
         (Place::Leased(lease), _) => {
-            (HoldReason::Leased, leased(lease, state.waiting.len(), moment) + &again)
+            let debounced = explanation.latest.and(due);
+            let behind = debounced.map_or_else(String::new, |due| format!(", at the earliest until {due}"));
+            (HoldReason::Leased, leased(lease, state.waiting.len(), moment) + &behind + &again)
         }
         (Place::Parked, _) => {
             let way_out = if explanation.wakes_parked_keys {
@@ -83,12 +87,18 @@ fn reason(state: &KeyState, explanation: &Explanation, moment: Moment) -> (HoldR
             let (reason, sentence) = ready(explanation);
             (reason, sentence + &again)
         }
+        (Place::Idle, Some(due)) if explanation.is_debouncing => {
+            let latest = explanation.latest.map(|latest| timestamp(moment.wall(latest)));
+            let latest =
+                latest.map_or_else(String::new, |latest| format!(", and at the latest until {latest}"));
+            let sentence = format!("it waits for a pause in its changes until {due}{latest}");
+            (HoldReason::Debouncing, sentence + &again)
+        }
         (Place::Idle, Some(_)) if explanation.has_frozen_delays => (
             HoldReason::Closed,
             "it is delayed, and the queue is closed, so the delay does not end".to_owned(),
         ),
-        (Place::Idle, Some(delay)) => {
-            let due = timestamp(moment.wall(delay.due));
+        (Place::Idle, Some(due)) => {
             if schedule.failures > 0 {
                 let firmly =
                     if floor.is_some() { "; its worker asked that no change shortens this" } else { "" };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use deltaq_engine::event::{Appended, Disposition, Ending, EventKind, Failure, Leased, Queued};
+use deltaq_engine::event::{Appended, Disposition, Due, Ending, EventKind, Failure, Leased, Queued};
 use deltaq_engine::id::Token;
 use deltaq_engine::time::Time;
 use deltaq_service::{Handle, Moment, PastEvent};
@@ -25,13 +25,15 @@ pub fn event(handle: &Handle, past: &PastEvent, moment: Moment) -> Option<EventD
                 kind: Some(delta_type(*delta)),
                 final_state_unknown: *final_state_unknown,
                 source: provenance.owner().or(provenance.source()).map(ToString::to_string),
-                due_at: due.map(timestamp),
+                due_at: due.as_ref().map(Due::time).map(timestamp),
                 traceparent: provenance.trace().map(ToString::to_string),
                 object: raw(object),
                 ..document
             }
         }
-        EventKind::Queued(Queued { due, .. }) => EventDocument { due_at: due.map(timestamp), ..document },
+        EventKind::Queued(Queued { due, .. }) => {
+            EventDocument { due_at: due.as_ref().map(Due::time).map(timestamp), ..document }
+        }
         EventKind::TakenOver { owner, .. } => EventDocument { source: Some(owner.to_string()), ..document },
         EventKind::Leased(Leased { deadline, worker, .. }) => EventDocument {
             lease_id: lease(Token::new(event.rv)),

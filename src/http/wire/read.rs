@@ -215,7 +215,7 @@ pub fn item(handle: &Handle, key: &KeyState, moment: Moment) -> ItemDocument {
         Place::Leased(_) => Some(ItemState::Leased),
         Place::Parked => Some(ItemState::Parked),
         Place::Ready(_) => Some(ItemState::Ready),
-        Place::Idle => schedule_state.delay().map(|_| ItemState::Delayed),
+        Place::Idle => schedule_state.waits().then_some(ItemState::Delayed),
     };
     ItemDocument {
         key: key.key.as_str().to_owned(),
@@ -226,7 +226,7 @@ pub fn item(handle: &Handle, key: &KeyState, moment: Moment) -> ItemDocument {
         attempt: schedule_state.attempt,
         failures: schedule_state.failures,
         last_error: schedule_state.last_error().map(str::to_owned),
-        due_at: schedule_state.delay().map(|delay| timestamp(moment.wall(delay.due))),
+        due_at: schedule_state.due().map(|due| timestamp(moment.wall(due))),
         source: key.owner().map(ToString::to_string),
     }
 }

@@ -181,7 +181,7 @@ impl Given {
     /// because null has a meaning in a schema.
     ///
     /// # Errors
-    /// [`Code::InvalidConfig`].
+    /// [`Code::WouldRemove`] or [`Code::InvalidConfig`].
     pub fn patched_onto(&self, current: &Config, defaults: &Config) -> Result<Config, Problem> {
         let (mut document, defaults_document) = (members(current), members(defaults));
         for (name, value) in &self.members {
@@ -197,7 +197,26 @@ impl Given {
             GivenSchema::Null => None,
             GivenSchema::Set(schema) => Some(schema.clone()),
         };
-        Ok(keeping_rules(self.read(document, schema, defaults)?, current))
+        let next = keeping_rules(self.read(document, schema, defaults)?, current);
+        self.check_debounce_stays(&next, current, defaults)?;
+        Ok(next)
+    }
+
+    /// Refuses a change of the mode that would remove the debounce of the queue.
+    fn check_debounce_stays(
+        &self,
+        next: &Config,
+        current: &Config,
+        defaults: &Config,
+    ) -> Result<(), Problem> {
+        let is_own = current.debounce.is_some() && current.debounce != defaults.debounce;
+        if !is_own || next.debounce.is_some() || self.members.contains_key("debounce") {
+            return Ok(());
+        }
+        let detail = "a queue of mode events has no debounce, and this PATCH would remove that of the queue; nothing was changed";
+        Err(Problem::new(Code::WouldRemove, detail)
+            .hint("PATCH debounce to null as well to remove it")
+            .with("fields", vec!["debounce"]))
     }
 
     /// The settings in a complete document.
@@ -217,6 +236,10 @@ impl Given {
                     return Err(Problem::invalid_setting(name, why));
                 }
             }
+        }
+        if settings.mode == Mode::Events && self.names("debounce") {
+            let why = "a queue of mode events delivers every delta by itself";
+            return Err(Problem::invalid_setting("debounce", why));
         }
         // A follower has no versions, so the default for all queues does not apply to it.
         let default_version = defaults.version.as_ref().map(|pointer| &*pointer.text);

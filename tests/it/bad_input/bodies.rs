@@ -275,6 +275,18 @@ async fn unknown_fields_are_reported_with_the_nearest() {
             field(("POST", "/parked/redrive"), r#"{"key":["a"]}"#, "key", ""),
             field(("POST", "/parked/discard"), r#"{"kees":["a"]}"#, "kees", ""),
             field(("POST", "/deltas"), r#"[{"type":"Added","objekt":{"key":"a"}}]"#, "objekt", "object"),
+            field(
+                ("POST", "/deltas"),
+                r#"[{"type":"Added","object":{"key":"a"},"max_wait":"1s"}]"#,
+                "max_wait",
+                "",
+            ),
+            field(
+                ("POST", "/deltas"),
+                r#"[{"type":"Added","object":{"key":"a"},"debounce":"2s","max_wait":"1s"}]"#,
+                "max_wait",
+                "",
+            ),
             field(("POST", "/deltas"), r#"[{"typ":"Added","object":{"key":"a"}}]"#, "typ", "type"),
             field(("POST", "/seed"), r#"{"sorce":"s","object":{"key":"a"}}"#, "sorce", "source"),
             field(("PUT", ""), r#"{"max_kees":1}"#, "max_kees", "max_keys"),
@@ -426,6 +438,9 @@ async fn settings_with_a_wrong_value_are_named() {
     add("resync_period", &["\"0s\"", "\"36501d\""]);
     add("rate_limiter.jitter", &["-0.1", "1.1", "\"1\""]);
     add("rate_limiter.max_wait", &durations);
+    add("debounce.quiet", &durations);
+    add("debounce.quiet", &["\"367d\""]);
+    add("debounce.max_wait", &["\"367d\""]);
     add("retention.age", &durations);
     add("retention.bytes", &numbers);
     add("mode", &["\"fifo\"", "1"]);
@@ -462,6 +477,16 @@ async fn settings_with_a_wrong_value_are_named() {
     ];
     for (limiter, field) in limiters {
         let body = format!("{{\"rate_limiter\":{limiter}}}");
+        bench.refuses([on(("PUT", ""), "invalid-config").body(body).has("field", field)]).await;
+    }
+    let debounces = [
+        (r#"{"debounce":{"quiet":"2s","max_wait":"1s"}}"#, "debounce.max_wait"),
+        (r#"{"debounce":{"max_wait":"1s"}}"#, "debounce.quiet"),
+        (r#"{"debounce":{"quiet":"2s","deletes":"never"}}"#, "debounce.deletes"),
+        (r#"{"debounce":{"quiet":"2s","lists":1}}"#, "debounce.lists"),
+        (r#"{"mode":"events","debounce":{"quiet":"2s"}}"#, "debounce"),
+    ];
+    for (body, field) in debounces {
         bench.refuses([on(("PUT", ""), "invalid-config").body(body).has("field", field)]).await;
     }
     let resync = on(("PUT", ""), "invalid-config").body(r#"{"mode":"keys","resync_period":"1h"}"#);

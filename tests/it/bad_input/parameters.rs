@@ -159,6 +159,17 @@ async fn an_empty_parameter_is_absent_unless_empty_text_means_something() {
             row("GET", "/v1/queues/q/known?value=", "invalid-parameter").tells("needs index"),
         ])
         .await;
+    let add = |query: &str| {
+        let row = row("POST", &format!("/v1/queues/q/add?{query}"), "invalid-parameter");
+        row.body(r#"{"key":"a"}"#)
+    };
+    bench
+        .refuses([
+            add("max_wait=2s").has("parameter", "max_wait").tells("requires debounce"),
+            add("debounce=2s&max_wait=1s").has("parameter", "max_wait").tells("shorter"),
+            add("debounce=2s&rate_limited=true").has("parameter", "rate_limited"),
+        ])
+        .await;
     let mut client = bench.service.client().await;
     for (method, path) in [
         ("POST", "pop?wait=&max=&lease_duration=&worker=&id=&with="),

@@ -38,6 +38,7 @@ mod snapshot;
 mod versions;
 mod wall_clock;
 pub(crate) mod watchers;
+mod windows;
 mod worker;
 
 use self::cycles::{Plan, Report, run};

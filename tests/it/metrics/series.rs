@@ -83,8 +83,9 @@ async fn the_series_of_a_deleted_queue_end_and_a_new_queue_begins_at_zero() {
 }
 
 /// All series of a queue except the buckets of histograms.
-const OF_A_QUEUE: [&str; 38] = [
+const OF_A_QUEUE: [&str; 41] = [
     "deltaq_clock_lead_seconds",
+    "deltaq_debounced_total",
     "deltaq_deltas_coalesced_total",
     r#"deltaq_deltas_ignored_total{reason="absent"}"#,
     r#"deltaq_deltas_ignored_total{reason="closed"}"#,
@@ -93,6 +94,8 @@ const OF_A_QUEUE: [&str; 38] = [
     r#"deltaq_deltas_ignored_total{reason="stale"}"#,
     r#"deltaq_deltas_ignored_total{reason="superseded"}"#,
     r#"deltaq_deltas_ignored_total{reason="unchanged"}"#,
+    "deltaq_deltas_per_delivery_count",
+    "deltaq_deltas_per_delivery_sum",
     r#"deltaq_deltas_total{type="Added"}"#,
     r#"deltaq_deltas_total{type="Deleted"}"#,
     r#"deltaq_deltas_total{type="Replaced"}"#,
@@ -133,7 +136,7 @@ async fn idle_and_busy_queues_have_the_same_series() {
     let page = page(&service).await;
     let names = |queue: &str| page.of_queue(queue).into_keys().collect::<Vec<_>>();
     assert_eq!(names("busy"), names("idle"));
-    assert_eq!(names("busy").len(), 64, "config/deltaq.toml and docs/monitoring.md state the number");
+    assert_eq!(names("busy").len(), 80, "config/deltaq.toml and docs/monitoring.md state the number");
     let without_buckets: Vec<_> =
         names("busy").into_iter().filter(|series| !series.contains("_bucket{")).collect();
     assert_eq!(without_buckets, OF_A_QUEUE);
@@ -271,6 +274,7 @@ fn queue(config: &Arc<Config>, added_s: u64, popped_s: u64, ready: &[u64]) -> Qu
             object: Some(object),
             source: None,
             delay: None,
+            debounce: None,
             final_state_unknown: false,
             rate_limited: false,
             trace: None,

@@ -135,6 +135,13 @@ fn setting((name, value): (&str, &str)) -> (String, Value) {
         let limiter = json!({"item_exponential": {"base": base, "max": max}, "jitter": 0.0});
         return ("rate_limiter".to_owned(), limiter);
     }
+    if let Some((range, flags)) = (name == "debounce").then(|| value.split_once(',').unwrap_or((value, ""))) {
+        let Some((quiet, max_wait)) = range.split_once("..") else { return (name.to_owned(), Value::Null) };
+        let deletes = if flags.contains("deletes=now") { "now" } else { "debounced" };
+        let lists = flags.contains("lists=true");
+        let debounce = json!({"quiet": quiet, "max_wait": max_wait, "deletes": deletes, "lists": lists});
+        return (name.to_owned(), debounce);
+    }
     let plain = || Value::String(value.to_owned());
     (name.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| plain()))
 }
@@ -160,6 +167,8 @@ fn delta(change: Change, keyed: &Keyed) -> DeltaCall<'_> {
         object: raw(keyed),
         source: keyed.options.get("source").map(str::to_owned),
         delay: keyed.options.get("delay").map(str::to_owned),
+        debounce: keyed.options.get("debounce").map(str::to_owned),
+        max_wait: keyed.options.get("max_wait").map(str::to_owned),
         final_state_unknown: keyed.options.flag("final_state_unknown"),
     }
 }

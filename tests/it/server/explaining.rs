@@ -135,3 +135,84 @@ async fn a_floor_is_shown_while_it_lasts() {
     post(&service, "update", json!({"key": "a", "v": 3})).await;
     assert_eq!(reason(&service, "a", "it is delayed until 2").await.0, "delayed");
 }
+
+#[tokio::test]
+async fn a_debounced_key_tells_when_it_is_due_and_when_at_the_latest() {
+    let service = Service::start().await;
+    let settings = json!({"debounce": {"quiet": "1h", "max_wait": "2h"}});
+    service.call("PUT", QUEUE, &settings).await.ok();
+    post(&service, "add", json!({"key": "a"})).await;
+    let (reason_word, found) = reason(&service, "a", "it waits for a pause in its changes until 2").await;
+    assert_eq!(reason_word, "debouncing");
+    let (due, latest) = (found["due_at"].as_str(), found["latest_at"].as_str());
+    assert!(due.is_some() && due < latest, "{found}");
+    let item = service.get(&format!("{QUEUE}/items/a")).await.ok();
+    assert_eq!((&item["state"], &item["due_at"]), (&json!("delayed"), &found["due_at"]));
+
+    post(&service, "update?debounce=0s", json!({"key": "a", "v": 2})).await;
+    let lease = pop(&service).await;
+    post(&service, "update", json!({"key": "a", "v": 3})).await;
+    let (_, found) =
+        reason(&service, "a", "1 newer change waits behind the lease, at the earliest until 2").await;
+    assert!(found["latest_at"].is_string(), "{found}");
+    post(&service, "ack", json!({"lease_id": lease})).await;
+    assert_eq!(reason(&service, "a", "at the latest until 2").await.0, "debouncing");
+    post(&service, "delayed/promote", json!({"keys": ["a"]})).await;
+    let (_, found) = reason(&service, "a", "the next pop gets it").await;
+    assert_eq!(found["latest_at"], Value::Null);
+}
+
+#[tokio::test]
+async fn a_key_that_backs_off_with_a_window_is_due_at_the_later_end_of_both() {
+    let service = Service::start().await;
+    let settings = json!({"debounce": {"quiet": "2h", "max_wait": "3h"}, "max_failures": 0});
+    service.call("PUT", QUEUE, &settings).await.ok();
+    let nack = async |key: &str, delay: &str, floor: bool| {
+        post(&service, "add?debounce=0s", json!({"key": key})).await;
+        let lease = pop(&service).await;
+        let nack = json!({"lease_id": lease, "as": "nack", "delay": delay, "floor": floor});
+        post(&service, "settle", json!({"settle": [nack]})).await;
+        post(&service, "update", json!({"key": key, "v": 2})).await;
+        service.get(&format!("{QUEUE}/explain/{key}")).await.ok()
+    };
+    let text = |found: &Value, member: &str| found[member].as_str().expect("a text").to_owned();
+
+    let window = nack("a", "1h", false).await;
+    assert_eq!(window["reason"], "debouncing");
+    assert!(text(&window, "explanation").contains(&text(&window, "due_at")), "{window}");
+    assert!(text(&window, "explanation").contains(&text(&window, "latest_at")), "{window}");
+    assert!(text(&window, "due_at") < text(&window, "latest_at"), "{window}");
+
+    let backoff = nack("b", "10h", false).await;
+    assert_eq!(backoff["reason"], "backing_off");
+    assert!(text(&backoff, "explanation").contains(&text(&backoff, "due_at")), "{backoff}");
+    assert_eq!(backoff["due_at"], backoff["latest_at"], "the backoff outlasts the window in any case");
+
+    let floor = nack("c", "10h", true).await;
+    assert_eq!((&floor["due_at"], &floor["latest_at"]), (&floor["floor_at"], &floor["floor_at"]));
+
+    post(&service, "update", json!({"key": "d"})).await;
+    post(&service, "close", json!({})).await;
+    for key in ["a", "b", "d"] {
+        let found = service.get(&format!("{QUEUE}/explain/{key}")).await.ok();
+        assert_eq!((found["latest_at"].is_null(), found["reason"] == "debouncing"), (true, false), "{found}");
+    }
+    let found = service.get(&format!("{QUEUE}/explain/c")).await.ok();
+    assert_eq!((&found["due_at"], &found["latest_at"]), (&floor["floor_at"], &Value::Null));
+    let leased = service.get(&format!("{QUEUE}/items/a")).await.ok();
+    assert_eq!(leased["state"], "ready");
+}
+
+#[tokio::test]
+async fn a_window_behind_a_lease_of_a_closed_queue_delays_nothing() {
+    let service = Service::start().await;
+    service.call("PUT", QUEUE, &json!({"debounce": {"quiet": "1h"}})).await.ok();
+    post(&service, "add?debounce=0s", json!({"key": "a"})).await;
+    let lease = pop(&service).await;
+    post(&service, "update", json!({"key": "a", "v": 2})).await;
+    post(&service, "close", json!({})).await;
+    let found = service.get(&format!("{QUEUE}/explain/a")).await.ok();
+    assert_eq!((&found["due_at"], &found["latest_at"]), (&Value::Null, &Value::Null), "{found}");
+    post(&service, "ack", json!({"lease_id": lease})).await;
+    assert_eq!(reason(&service, "a", "the next pop gets it").await.0, "next");
+}

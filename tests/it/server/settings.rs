@@ -43,6 +43,7 @@ fn full() -> Value {
             "max_wait": "1h",
             "jitter": 0.5
         },
+        "debounce": {"quiet": "2s", "max_wait": "10s", "deletes": "now", "lists": true},
         "resync_period": "10h",
         "max_keys": 11,
         "max_object_bytes": 1000,
@@ -130,6 +131,38 @@ async fn a_put_that_would_remove_what_a_queue_is_changes_nothing() {
         (&json!(null), &json!("delta"))
     );
     put(&service, json!({})).await.ok();
+}
+
+#[tokio::test]
+async fn a_change_to_mode_events_does_not_remove_debounce_silently() {
+    let service = Service::start().await;
+    put(&service, json!({"debounce": {"quiet": "2s"}})).await.ok();
+    let before = settings(&service).await;
+    let refused = patch(&service, json!({"mode": "events"})).await.problem("would-remove");
+    assert_eq!((&refused["fields"], &refused["status"]), (&json!(["debounce"]), &json!(409)));
+    assert_eq!(settings(&service).await, before);
+    let changed = patch(&service, json!({"mode": "events", "debounce": null})).await.ok();
+    assert_eq!(
+        (&changed["settings"]["mode"], &changed["settings"]["debounce"]),
+        (&json!("events"), &json!(null))
+    );
+}
+
+#[tokio::test]
+async fn a_queue_turns_off_a_default_debounce() {
+    let edit = |settings: &mut deltaq::config::Settings| {
+        let debounce = json!({"quiet": "1h", "max_wait": null, "deletes": "debounced", "lists": false});
+        settings.queue_defaults.debounce = serde_json::from_value(debounce).expect("a debounce");
+    };
+    let service = Service::with(edit).await;
+    put(&service, json!({})).await.ok();
+    let (shown, _) = settings(&service).await;
+    assert_eq!(shown["debounce"]["quiet"], "1h");
+    patch(&service, json!({"debounce": {"quiet": "0s"}})).await.ok();
+    let (shown, _) = settings(&service).await;
+    assert_eq!(shown["debounce"]["quiet"], "0s");
+    service.post(&format!("{QUEUE}/add"), &json!({"key": "a"})).await.ok();
+    assert_eq!(service.get(&format!("{QUEUE}/items/a")).await.ok()["state"], "ready");
 }
 
 #[tokio::test]

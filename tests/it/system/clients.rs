@@ -57,6 +57,8 @@ async fn call_everything(queue: &Queue) -> Result<(), Error> {
         object: None,
         source: None,
         delay: None,
+        debounce: None,
+        max_wait: None,
         final_state_unknown: true,
     }];
     queue.deltas(&deltas).source("erp").sequence(2).await?;
@@ -348,6 +350,8 @@ async fn a_producer_knows_a_restart_from_a_restore_if_it_may_ask() {
         object: None,
         source: None,
         delay: None,
+        debounce: None,
+        max_wait: None,
         final_state_unknown: false,
     };
     let changes = [change];

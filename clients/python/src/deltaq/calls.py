@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote, urlencode
 
-from .durations import Duration, duration_seconds, duration_text
+from .durations import Duration, duration_seconds, duration_text, waits_text
 from .errors import NotJson
 from .json import Json, Lines, dump, dump_lines
 from .models import Page, Place, Popped, Produced, Replaced, Settings, Settled, Synced, ViewObject
@@ -115,11 +115,13 @@ def add(
     source: str | None = None,
     sequence: int | None = None,
     delay: Duration | None = None,
+    debounce: Duration | None = None,
+    max_wait: Duration | None = None,
     rate_limited: bool = False,
 ) -> Call[Produced]:
     """Adds an object or a list of objects, all or none. In mode `keys`, `key` alone is enough. With `source` and `sequence`, the server applies the call
-    once, however often it is repeated."""
-    query = {"key": key, "delay": None if delay is None else duration_text(delay), "rate_limited": rate_limited}
+    once, however often it is repeated. With `debounce`, the keys are delivered when they have been quiet for this time, at the latest after `max_wait`."""
+    query = {"key": key, **waits_text(delay, debounce, max_wait), "rate_limited": rate_limited}
     return _produce(queue, "add", objects, source, sequence, **query)
 
 
@@ -131,9 +133,11 @@ def update(
     source: str | None = None,
     sequence: int | None = None,
     delay: Duration | None = None,
+    debounce: Duration | None = None,
+    max_wait: Duration | None = None,
 ) -> Call[Produced]:
     """Updates an object or a list of objects, all or none."""
-    query = {"key": key, "delay": None if delay is None else duration_text(delay)}
+    query = {"key": key, **waits_text(delay, debounce, max_wait)}
     return _produce(queue, "update", objects, source, sequence, **query)
 
 
@@ -144,9 +148,11 @@ def delete(
     key: str | None = None,
     source: str | None = None,
     sequence: int | None = None,
+    debounce: Duration | None = None,
+    max_wait: Duration | None = None,
 ) -> Call[Produced]:
     """Deletes the keys of an object or of a list of objects, or the key `key`."""
-    return _produce(queue, "delete", objects, source, sequence, key=key)
+    return _produce(queue, "delete", objects, source, sequence, key=key, **waits_text(None, debounce, max_wait))
 
 
 def replace(

@@ -41,3 +41,9 @@ def duration_seconds(duration: Duration) -> float:
     if not parts or "".join(number + unit for number, unit in parts) != duration:
         raise ValueError(f"{duration!r} is not a duration: write a number and a unit, such as 30s or 1m30s")
     return sum(float(number) * UNITS[unit] for number, unit in parts)
+
+
+def waits_text(delay: Duration | None, debounce: Duration | None, max_wait: Duration | None) -> dict[str, str | None]:
+    """The waits of a produce call as query parameters."""
+    waits = {"delay": delay, "debounce": debounce, "max_wait": max_wait}
+    return {name: None if wait is None else duration_text(wait) for name, wait in waits.items()}

@@ -21,6 +21,10 @@ requests! {
         sequence number "sequence";
         /// The time until the keys become ready.
         delay duration "delay";
+        /// The time that the keys must be quiet before they are delivered, instead of the setting; zero for none.
+        debounce duration "debounce";
+        /// Only with `debounce`: the longest wait, at least `debounce`; by default 10 times `debounce`.
+        max_wait duration "max_wait";
         /// The key of a single object that does not contain it.
         key text "key";
         /// Mode keys: the keys wait as after a failure, and the call counts as a failure. It is not repeated after a
@@ -35,6 +39,10 @@ requests! {
         sequence number "sequence";
         /// The time until the keys become ready.
         delay duration "delay";
+        /// The time that the keys must be quiet before they are delivered, instead of the setting; zero for none.
+        debounce duration "debounce";
+        /// Only with `debounce`: the longest wait, at least `debounce`; by default 10 times `debounce`.
+        max_wait duration "max_wait";
         /// The key of a single object that does not contain it.
         key text "key";
     }
@@ -44,6 +52,10 @@ requests! {
         source text "source";
         /// With a source: the number of the call, which the server applies once, so that the call is repeated safely.
         sequence number "sequence";
+        /// The time that the keys must be quiet before they are delivered, instead of the setting; zero for none.
+        debounce duration "debounce";
+        /// Only with `debounce`: the longest wait, at least `debounce`; by default 10 times `debounce`.
+        max_wait duration "max_wait";
         /// The key of a single object that does not contain it.
         key text "key";
     }

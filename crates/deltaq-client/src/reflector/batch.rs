@@ -70,5 +70,14 @@ fn delta(change: &Event) -> DeltaCall<'_> {
         Event::Init | Event::InitDone => (DeltaCallType::Deleted, None, None),
     };
     let object = object.map(AsRef::as_ref);
-    DeltaCall { kind, key, object, source: None, delay: None, final_state_unknown: false }
+    DeltaCall {
+        kind,
+        key,
+        object,
+        source: None,
+        delay: None,
+        debounce: None,
+        max_wait: None,
+        final_state_unknown: false,
+    }
 }

@@ -32,7 +32,7 @@ impl State {
                     pending.is_some_and(|pending| covered.is_some_and(|rv| pending.get() <= rv.get()));
                 self.apply_ack(slot, leased, id)?;
             }
-            self.apply_done(slot, id)?;
+            applied.got_work = self.apply_done(slot, id)?;
         } else if rules.keeps_every_delta {
             entry.waiting.put_oldest_back(leased);
         } else {
@@ -41,11 +41,14 @@ impl State {
         let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
         let position = entry.position(rules, id);
         let schedule_state = &mut entry.schedule_state;
+        let debounces =
+            schedule_state.window().is_some() && !schedule_state.has_past_window(id.at, self.closed);
         match ending {
             Ending::Acked | Ending::Done => {}
             Ending::Nacked(failure) | Ending::Expired(failure) => {
                 applied.got_work = self.apply_failure(slot, failure, id)?;
             }
+            Ending::Released if debounces => self.schedule.settle_to_wait(slot, schedule_state),
             Ending::Released => {
                 applied.got_work = self.schedule.settle_to_tail(slot, schedule_state, position);
             }
@@ -80,8 +83,8 @@ impl State {
     }
 
     /// Ends the lease of a key whose delivered deltas need no further delivery. If other deltas wait, the key becomes
-    /// ready or delayed, otherwise idle.
-    fn apply_done(&mut self, slot: Slot, id: EventId) -> Result<(), Reason> {
+    /// ready or delayed, otherwise idle. Returns whether the end of a debounce window gives the key work.
+    fn apply_done(&mut self, slot: Slot, id: EventId) -> Result<bool, Reason> {
         let rules = self.config.rules();
         let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
         let (due, position) = (entry.next_due(rules, id.at), entry.position(rules, id));
@@ -89,10 +92,9 @@ impl State {
         if let Some(due) = due {
             self.schedule.settle_to_wait(slot, schedule_state);
             self.schedule.delay(slot, &entry.key, schedule_state, due, id.rv);
-        } else {
-            self.schedule.settle(slot, schedule_state, position);
+            return Ok(false);
         }
-        Ok(())
+        Ok(self.schedule.settle(slot, schedule_state, position, self.closed))
     }
 
     /// Applies a failed delivery. Returns whether the failure gives the key new work.
@@ -101,7 +103,7 @@ impl State {
         schedule_state.failures = schedule_state.failures.saturating_add(1);
         schedule_state.set_last_error(failure.error.clone());
         if let Some(floor) = failure.floor {
-            self.schedule.set_floor(slot, schedule_state, floor);
+            self.schedule.set_floor(slot, schedule_state, EventId { rv: id.rv, at: floor });
         }
         self.apply_disposition(slot, failure.disposition, id)
     }
@@ -126,10 +128,12 @@ impl State {
             }
             Disposition::Wait { due } => {
                 self.schedule.settle_to_wait(slot, schedule_state);
-                self.schedule.delay(slot, key, schedule_state, due, id.rv);
+                self.schedule.back_off(slot, schedule_state, due, id.rv);
             }
             Disposition::Delayed => {
-                schedule_state.delay().ok_or("the key has no delay")?;
+                if !schedule_state.waits() {
+                    return Err("the key has neither a delay nor a window");
+                }
                 self.schedule.settle_to_wait(slot, schedule_state);
             }
             Disposition::Park => self.schedule.park(slot, key, schedule_state),

@@ -81,6 +81,8 @@ impl Queue {
         let now = self.advance(now);
         if (self.state().closed, self.state().closes_at_once) != (closed, at_once) {
             self.emit(now, if closed { EventKind::Closed { at_once } } else { EventKind::Reopened });
+            // The debounce windows of a closed queue are over.
+            self.advance(now);
         }
     }
 
@@ -223,7 +225,7 @@ impl Queue {
         match waiting {
             Waiting::Parked => schedule.parked_len(),
             Waiting::Delayed if self.state().freezes_delays() => 0,
-            Waiting::Delayed if config.rules().delays_are_adds => schedule.delays_len(),
+            Waiting::Delayed if config.rules().delays_are_adds => schedule.waiting_len(),
             Waiting::Delayed => schedule.delayed_len(),
         }
     }
@@ -271,8 +273,9 @@ impl Waiting {
             Self::Parked => schedule_state.place == Place::Parked,
             Self::Delayed => {
                 let delays_are_adds = state.config.rules().delays_are_adds;
-                let may_be_delayed = delays_are_adds || schedule_state.place == Place::Idle;
-                may_be_delayed && schedule_state.delay().is_some() && !state.freezes_delays()
+                let is_delayed = schedule_state.is_delayed();
+                let is_add = delays_are_adds && schedule_state.delay().is_some();
+                (is_delayed || is_add) && !state.freezes_delays()
             }
         }
     }
@@ -283,9 +286,9 @@ fn waits(entry: &Entry) -> bool {
     match &entry.schedule_state.place {
         Place::Parked => false,
         Place::Ready(_) => true,
-        Place::Idle => entry.schedule_state.delay().is_some(),
+        Place::Idle => entry.schedule_state.waits(),
         Place::Leased(lease) => {
-            !entry.waiting.is_empty() || lease.new_change.is_some() || entry.schedule_state.delay().is_some()
+            !entry.waiting.is_empty() || lease.new_change.is_some() || entry.schedule_state.waits()
         }
     }
 }
@@ -297,7 +300,12 @@ fn newest_work(entry: &Entry) -> Rv {
         Place::Ready(position) if entry.waiting.is_empty() => position.rv,
         _ => Rv::ZERO,
     };
-    let delay =
-        entry.schedule_state.delay().filter(|_| entry.waiting.is_empty()).map_or(Rv::ZERO, |delay| delay.rv);
-    delta.max(position).max(delay)
+    let backoff = entry.schedule_state.backoff();
+    let waits = [
+        backoff.delay.map(|delay| delay.rv),
+        backoff.not_before.map(|not_before| not_before.rv),
+        backoff.window.as_ref().map(|open| open.rv),
+    ];
+    let wait = waits.into_iter().flatten().max().filter(|_| entry.waiting.is_empty());
+    delta.max(position).max(wait.unwrap_or(Rv::ZERO))
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Call, FailureState, How, Item, Outcome, Pop, Settle, Settled};
+use crate::config::Quiet;
 use crate::event::{Disposition, Ending, EventKind, Failure, Leased};
 use crate::id::{Slot, Token};
 use crate::key::Key;
@@ -16,7 +17,7 @@ use crate::time::Time;
 
 impl Queue {
     /// Processes every timer that is due at or before `now`, in order of time. At the same instant, leases come
-    /// before delays; after that, the smaller event number comes first. Returns the queue's time, which is never
+    /// before delays and windows; after that, the smaller event number comes first. Returns the queue's time, which is never
     /// before the last event. A due Resync is recorded once, however many periods have passed. One call processes a
     /// limited number of timers. The rest stay due, and [`next_deadline`](Self::next_deadline) stays in the past.
     pub fn advance(&mut self, now: Time) -> Time {
@@ -30,6 +31,12 @@ impl Queue {
             if (expiry, delay, failure_expiry) == (None, None, None) {
                 // Usually nothing is due.
                 break;
+            }
+            if self.state().schedule.has_windows()
+                && let Some((_, _, slot)) = delay
+                && self.place_window_again(slot)
+            {
+                continue;
             }
             let lease = expiry.map(|(at, token, slot)| (at, 0, token.rv(), slot));
             let delay = delay.map(|(at, rv, slot)| (at, 1, rv, slot));
@@ -98,9 +105,18 @@ impl Queue {
             self.emit_at(now, Some(slot), EventKind::Leased(Leased { key, deadline, worker, pop_id }));
             let waited = now.since(position.added);
             self.volatile.effects.waits.push(waited);
+            self.note_delivered(slot);
             items.push(self.item(self.state().entry(slot), pop, waited));
         }
         Ok(items)
+    }
+
+    /// Records how many changes a delivery has coalesced.
+    fn note_delivered(&mut self, slot: Slot) {
+        let deltas = self.state().entry(slot).leased.len();
+        if deltas > 1 {
+            self.volatile.effects.delivered.push(u32::try_from(deltas).unwrap_or(u32::MAX));
+        }
     }
 
     /// The live leases of the pop's id, oldest first. Empty for a new pop. From now on,
@@ -170,7 +186,8 @@ impl Queue {
             How::Done { delay } => {
                 if delay.is_some() {
                     let key = self.state().entry(slot).key.clone();
-                    self.add_key(now, &Call::of_key(key, *delay));
+                    let call = Call { debounce: Some(Quiet::NONE), ..Call::of_key(key, *delay) };
+                    self.add_key(now, &call);
                 }
                 Ending::Done
             }
@@ -179,7 +196,7 @@ impl Queue {
             }
             How::Release => Ending::Released,
             How::Reject { error } => {
-                Ending::Rejected { error: error.clone(), disposition: self.given_up(slot) }
+                Ending::Rejected { error: error.clone(), disposition: self.given_up(now, slot) }
             }
         };
         self.end_lease(now, slot, ending);
@@ -237,23 +254,24 @@ impl Queue {
     }
 
     /// Where a leased key goes if its work is not retried. A change that no worker has seen is not part of what failed,
-    /// so such a key goes to the tail, or waits until the first of its changes is due. In mode events the delta that
-    /// failed holds back its key.
-    fn given_up(&self, slot: Slot) -> Disposition {
+    /// so such a key goes to the tail, or waits until it is due. In mode events the delta that failed holds back its key.
+    fn given_up(&self, now: Time, slot: Slot) -> Disposition {
         let schedule_state = &self.state().entry(slot).schedule_state;
-        if self.has_new_change(slot) {
+        if self.has_new_change(slot) || schedule_state.has_past_window(now, self.state().closed) {
             Disposition::Tail { due: None }
-        } else if schedule_state.delay().is_some() {
+        } else if schedule_state.waits() {
             Disposition::Delayed
         } else {
             Disposition::Park
         }
     }
 
-    /// Whether a change waits behind the lease that makes the key ready once the lease has failed.
+    /// Whether a change waits behind the lease that makes the key ready once the lease has failed. In a closed queue a window is over,
+    /// and its changes are such changes.
     fn has_new_change(&self, slot: Slot) -> bool {
-        self.state().entry(slot).lease().new_change.is_some()
-            && !self.state().config.rules().leases_oldest_delta
+        let entry = self.state().entry(slot);
+        let debounced = self.state().closed && entry.schedule_state.window().is_some();
+        (entry.lease().new_change.is_some() || debounced) && !self.state().config.rules().leases_oldest_delta
     }
 
     /// The failure of a lease at `now`, which determines where the key goes. At `max_failures` the key is given up even
@@ -270,9 +288,10 @@ impl Queue {
         let entry = self.state().entry(slot);
         let failures = entry.schedule_state.failures.saturating_add(1);
         let new_change = self.has_new_change(slot);
+        let window = entry.schedule_state.window().map(|open| open.times.due());
         let delays_are_adds = self.state().config.rules().delays_are_adds;
         let too_often = self.state().config.max_failures > 0 && failures >= self.state().config.max_failures;
-        let is_awaited = floor || if new_change { delays_are_adds } else { !too_often };
+        let is_awaited = floor || if new_change { delays_are_adds } else { !too_often || window.is_some() };
         let asks_limiter = delay.is_none() && is_awaited;
         let wait = match delay {
             Some(delay) => delay,
@@ -290,7 +309,11 @@ impl Queue {
         let disposition = match due {
             Some(due) if new_change && floor.is_some() => Disposition::Wait { due },
             _ if new_change => Disposition::Tail { due: due.filter(|_| delays_are_adds) },
-            _ if too_often => self.given_up(slot),
+            // A debounced change does not end the backoff, but gives the key another chance.
+            Some(due) if window.is_some() => Disposition::Wait { due },
+            None if window.is_some_and(|due| due > now) => Disposition::Wait { due: now },
+            None if window.is_some() => Disposition::Tail { due: None },
+            _ if too_often => self.given_up(now, slot),
             Some(due) => Disposition::Wait { due },
             None => Disposition::Tail { due: None },
         };
@@ -302,11 +325,7 @@ impl Queue {
 
 fn failure_state(entry: &Entry) -> FailureState {
     let state = &entry.schedule_state;
-    FailureState {
-        failures: state.failures,
-        due: state.delay().map(|delay| delay.due),
-        is_parked: state.place == Place::Parked,
-    }
+    FailureState { failures: state.failures, due: state.due(), is_parked: state.place == Place::Parked }
 }
 
 /// Whether a failed key is requeued by the rate limiter or with an explicit delay: client-go's AddRateLimited and

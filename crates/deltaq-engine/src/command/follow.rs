@@ -3,6 +3,7 @@
 use super::{Call, Comparison};
 use std::sync::Arc;
 
+use crate::config::Quiet;
 use crate::delta::{DeltaKind, Provenance};
 use crate::event::{Appended, EventKind, Origin};
 use crate::feed::{Row, RowKind};
@@ -117,7 +118,7 @@ impl Queue {
                 RowEffect::Unchanged => queue.volatile.effects.counters.ignored_unchanged += 1,
                 RowEffect::Delete => {
                     let (object, final_state_unknown) = (row.object.clone(), row.final_state_unknown);
-                    let call = Call { object, final_state_unknown, ..deletion(&row.key) };
+                    let call = Call { object, final_state_unknown, ..queue.deletion(&row.key, from.phase) };
                     queue.delete(now, &call, &mut provenance);
                 }
                 RowEffect::Append(_) if !queue.has_room(&row.key, row.object.as_ref()) => return false,
@@ -145,7 +146,10 @@ impl Queue {
                 FollowedChange::Left if !queue.has(key) => {}
                 FollowedChange::Queued(delta) if !queue.has_room(key, Some(&delta.object)) => return false,
                 FollowedChange::Queued(delta) => queue.append_delta(now, key, delta, &mut provenance),
-                FollowedChange::Left => drop(queue.delete(now, &deletion(key), &mut provenance)),
+                FollowedChange::Left => {
+                    let call = queue.deletion(key, from.phase);
+                    queue.delete(now, &call, &mut provenance);
+                }
                 FollowedChange::Dropped => {}
             }
             true
@@ -242,6 +246,14 @@ impl Queue {
         // Only the row of a deleted key may have no object.
         let Some(object) = row.object.clone() else { return };
         let is_initial = matches!(self.state().initial, InitialList::Running { .. });
+        let slot = self.state().table.find(row.key.as_str());
+        let due = if self.state().config.debounce.is_none() {
+            None
+        } else if phase == FollowPhase::Changes {
+            self.due_of_call(now, slot, &Call { kind: delta, ..Call::of_key(row.key.clone(), None) }, None)
+        } else {
+            self.due_of_list(now, slot, delta)
+        };
         // The row determines the owner of the key, even if there is none.
         let owner = row.source.as_ref();
         let appended = Appended {
@@ -250,10 +262,18 @@ impl Queue {
             final_state_unknown: false,
             origin: if phase == FollowPhase::Changes { Origin::Call } else { Origin::replace(is_initial) },
             provenance: provenance.same_or_next(owner, owner, None),
-            due: None,
+            due,
             object,
         };
-        self.emit(now, EventKind::Appended(appended));
+        self.emit_at(now, slot, EventKind::Appended(appended));
+    }
+
+    /// The deletion of a key whose last object is unknown. Outside the phase of changes it is that of a list.
+    fn deletion(&self, key: &Key, phase: FollowPhase) -> Call {
+        let of_list = || self.quiet_of_list(DeltaKind::Deleted).unwrap_or(Quiet::NONE);
+        let debounce = (phase != FollowPhase::Changes).then(of_list);
+        let call = Call::of_key(key.clone(), None);
+        Call { kind: DeltaKind::Deleted, final_state_unknown: true, debounce, ..call }
     }
 
     /// The keys among the next `budget` keys that the sweep must look up in the followed queue, and the last examined
@@ -279,7 +299,7 @@ impl Queue {
         }
         let mut provenance = Provenance::default();
         for key in keys {
-            self.delete(now, &deletion(key), &mut provenance);
+            self.delete(now, &self.deletion(key, from.phase), &mut provenance);
         }
         true
     }
@@ -315,9 +335,4 @@ fn has_object_of(entry: &Entry, row: &Row, comparison: &Comparison) -> bool {
     let newest = entry.newest_object();
     newest.zip(row.object.as_ref()).is_some_and(|(newest, listed)| same(newest, listed))
         && entry.owner() == row.source.as_ref()
-}
-
-/// The deletion of a key whose last object is unknown.
-fn deletion(key: &Key) -> Call {
-    Call { kind: DeltaKind::Deleted, final_state_unknown: true, ..Call::of_key(key.clone(), None) }
 }

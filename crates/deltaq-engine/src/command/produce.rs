@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::version::{StaleCalls, may_merge_deletion};
 use super::{Call, Produced};
 use crate::delta::{DeltaKind, Provenance};
-use crate::event::{Appended, EventKind, Origin, Queued};
+use crate::event::{Appended, Due, EventKind, Origin, Queued};
 use crate::id::Sequence;
 use crate::key::Key;
 use crate::object::Object;
@@ -109,6 +109,7 @@ impl Queue {
                 let name = if call.kind == DeltaKind::Deleted { "delete" } else { "update" };
                 return Err(self.wrong_mode(name, "a queue of mode keys has no objects, only add"));
             }
+            self.check_debounce(call)?;
             if rules.has_objects && call.rate_limited {
                 return Err(self.wrong_mode("rate_limited", "only a queue of mode keys has AddRateLimited"));
             }
@@ -168,16 +169,17 @@ impl Queue {
             let limiter = &self.state().config.rate_limiter;
             wait = Some(limiter.wait(key.as_str(), failures.saturating_add(1), self.state().bucket, now).0);
         }
-        let due = wait.filter(|wait| !wait.is_zero()).map(|wait| now.plus(wait));
+        let slot = self.state().table.find(key.as_str());
+        let due = self.due_of_call(now, slot, call, wait);
         if due.is_none() && !call.rate_limited {
             // In client-go, such a key is in the dirty set and will be delivered anyway.
-            match self.state().table.get(key.as_str()).map(|entry| &entry.schedule_state.place) {
+            match slot.map(|slot| &self.state().entry(slot).schedule_state.place) {
                 Some(Place::Ready(_)) => return Effect::Merged,
                 Some(Place::Leased(lease)) if lease.new_change.is_some() => return Effect::Queued,
                 _ => {}
             }
         }
-        self.emit(now, EventKind::Queued(Queued { key, due, rate_limited: call.rate_limited }));
+        self.emit_at(now, slot, EventKind::Queued(Queued { key, due, rate_limited: call.rate_limited }));
         Effect::Queued
     }
 
@@ -188,6 +190,7 @@ impl Queue {
         };
         self.volatile.effects.counters.retries += u64::from(call.delay.is_some());
         let slot = self.state().table.find(call.key.as_str());
+        let due = self.due_of_call(now, slot, call, call.delay);
         let inherited = || slot.and_then(|slot| self.state().entry(slot).owner()).cloned();
         let owner = call.source.clone().or_else(inherited).filter(|_| call.kind != DeltaKind::Deleted);
         let appended = Appended {
@@ -196,7 +199,7 @@ impl Queue {
             final_state_unknown: call.final_state_unknown,
             origin: Origin::Call,
             provenance: provenance.same_or_next(call.source.as_ref(), owner.as_ref(), call.trace.as_ref()),
-            due: call.delay.filter(|delay| !delay.is_zero()).map(|delay| now.plus(delay)),
+            due,
             object: object.clone(),
         };
         self.emit_at(now, slot, EventKind::Appended(appended));
@@ -226,10 +229,24 @@ impl Queue {
         if entry.waiting.would_swallow(DeltaKind::Deleted) {
             self.remember_deletion(now, &call.key, call.version.as_ref());
             self.volatile.effects.counters.ignored_duplicate += 1;
+            self.end_window_of_deletion(now, call);
             self.populate(now);
             return Effect::Queued;
         }
         self.append_deletion(now, call, provenance)
+    }
+
+    /// A repeated Delete adds no delta, but if it is not debounced, it ends the wait of the one that is.
+    fn end_window_of_deletion(&mut self, now: Time, call: &Call) {
+        let slot = self.state().table.find(call.key.as_str());
+        if slot.is_none_or(|slot| self.state().entry(slot).schedule_state.window().is_none()) {
+            return;
+        }
+        let due = self.due_of_call(now, slot, call, call.delay);
+        if !matches!(due, Some(Due::Window(_))) {
+            let queued = Queued { key: call.key.clone(), due, rate_limited: false };
+            self.emit_at(now, slot, EventKind::Queued(queued));
+        }
     }
 
     /// Queues a deletion. A Delete by key alone gets the newest object of the queue, or an empty one if the queue has none.

@@ -330,6 +330,8 @@ impl Queue {
             match verdict {
                 Verdict::Changed => {
                     let owner = job.source.clone().or_else(|| self.state().owner_of(&key));
+                    let slot = self.state().table.find(key.as_str());
+                    let due = self.due_of_list(now, slot, job.kind);
                     let appended = Appended {
                         key,
                         delta: job.kind,
@@ -340,10 +342,10 @@ impl Queue {
                             owner.as_ref(),
                             job.trace.as_ref(),
                         ),
-                        due: None,
+                        due,
                         object,
                     };
-                    self.emit(now, EventKind::Appended(appended));
+                    self.emit_at(now, slot, EventKind::Appended(appended));
                 }
                 Verdict::Unchanged => {
                     self.volatile.effects.counters.ignored_unchanged += 1;
@@ -392,13 +394,14 @@ impl Queue {
             let kind = if is_dropped {
                 EventKind::Dropped { key, origin }
             } else {
+                let due = self.due_of_list(now, Some(slot), DeltaKind::Deleted);
                 EventKind::Appended(Appended {
                     key,
                     delta: DeltaKind::Deleted,
                     final_state_unknown: true,
                     origin,
                     provenance: provenance.clone(),
-                    due: None,
+                    due,
                     object,
                 })
             };

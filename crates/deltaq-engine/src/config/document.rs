@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use deltaq_types::duration::DurationText;
 use deltaq_types::range;
-use deltaq_types::{DetailedKeyPart, FollowedView, KeyPart, QueueSettings, RateLimiter as LimiterSettings};
+use deltaq_types::{
+    DebouncedDeletes, DetailedKeyPart, FollowedView, KeyPart, QueueSettings, RateLimiter as LimiterSettings,
+};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::config::{AdmissionText, Config, Follow, ModeRules};
+use crate::config::{AdmissionText, Config, Debounce, Follow, ModeRules, Quiet};
 use crate::index_settings::IndexSettings;
 use crate::key::KeySpec;
 use crate::pointer::Pointer;
@@ -39,13 +41,14 @@ impl<'de> Deserialize<'de> for Config {
 }
 
 impl Config {
-    /// Compiles a document. A queue in mode keys has neither versions nor Resyncs, so the server's defaults for them
-    /// do not apply to it.
+    /// Compiles a document. A queue in mode keys has neither versions nor Resyncs, and one in mode events no debounce, so the
+    /// server's defaults for them do not apply to it.
     ///
     /// # Errors
     /// The first invalid setting that the checks of the document type do not catch.
     pub fn compile(document: &QueueSettings) -> Result<Self, Invalid> {
-        let has_objects = ModeRules::of(document.mode).has_objects;
+        let rules = ModeRules::of(document.mode);
+        let has_objects = rules.has_objects;
         let part = |part: &KeyPart| match part {
             KeyPart::Required(text) => Pointer::parse(text, false),
             KeyPart::Detailed(part) => Pointer::parse(&part.pointer, part.optional),
@@ -63,6 +66,12 @@ impl Config {
             lease: document.lease.get(),
             max_failures: document.max_failures,
             rate_limiter: rate_limiter(&document.rate_limiter)?,
+            debounce: document
+                .debounce
+                .as_ref()
+                .filter(|_| !rules.keeps_every_delta)
+                .map(debounce)
+                .transpose()?,
             resync_period: document.resync_period.map(DurationText::get).filter(|_| has_objects),
             max_keys: whole(document.max_keys),
             max_object_bytes: whole(document.max_object_bytes),
@@ -93,6 +102,7 @@ impl Config {
             lease: self.lease.into(),
             max_failures: self.max_failures,
             rate_limiter: limiter_settings(&self.rate_limiter),
+            debounce: self.debounce.as_ref().map(debounce_settings),
             resync_period: self.resync_period.map(DurationText::from),
             max_keys: self.max_keys as u64,
             max_object_bytes: self.max_object_bytes as u64,
@@ -144,6 +154,30 @@ fn rate_limiter(document: &LimiterSettings) -> Result<RateLimiter, Invalid> {
         max_wait: document.max_wait.map(DurationText::get),
         jitter: document.jitter,
     })
+}
+
+fn debounce(document: &deltaq_types::Debounce) -> Result<Debounce, Invalid> {
+    let (quiet, max_wait) = (document.quiet.get(), document.max_wait.map(DurationText::get));
+    if Quiet::new(quiet, max_wait).is_none() {
+        let why = format!("it is shorter than debounce.quiet ({})", document.quiet);
+        return Err(Invalid { setting: "debounce.max_wait", why });
+    }
+    Ok(Debounce {
+        quiet,
+        max_wait,
+        delivers_deletes_now: document.deletes == DebouncedDeletes::Now,
+        debounces_lists: document.lists,
+    })
+}
+
+fn debounce_settings(debounce: &Debounce) -> deltaq_types::Debounce {
+    let Debounce { quiet, max_wait, delivers_deletes_now, debounces_lists } = *debounce;
+    deltaq_types::Debounce {
+        quiet: quiet.into(),
+        max_wait: max_wait.map(DurationText::from),
+        deletes: if delivers_deletes_now { DebouncedDeletes::Now } else { DebouncedDeletes::Debounced },
+        lists: debounces_lists,
+    }
 }
 
 fn limiter_settings(limiter: &RateLimiter) -> LimiterSettings {

@@ -1,6 +1,6 @@
 //! Builds a schedule from the states of all keys, for recovery.
 
-use super::{Delay, Place, Schedule, ScheduleState};
+use super::{Place, Schedule, ScheduleState, Timer};
 use crate::id::{Rv, Slot, Token};
 use crate::key::Key;
 use crate::time::Time;
@@ -11,6 +11,7 @@ use crate::time::Time;
 pub(crate) struct Rebuild {
     ready: Vec<(Rv, Slot)>,
     delayed: Vec<(Time, Rv, Slot)>,
+    windows: Vec<(Time, Rv, Slot)>,
     leases: Vec<(Time, Token, Slot)>,
     tokens: Vec<(Token, Slot)>,
     leased_since_us: u128,
@@ -35,8 +36,10 @@ impl Rebuild {
             }
             Place::Parked => self.parked.push((key.clone(), slot)),
         }
-        if let Some(Delay { due, rv }) = schedule_state.delay() {
-            self.delayed.push((due, rv, slot));
+        match schedule_state.wait().timer {
+            Timer::None => {}
+            Timer::Delay(due, rv) => self.delayed.push((due, rv, slot)),
+            Timer::Window { due, rv, .. } => self.windows.push((due, rv, slot)),
         }
         if let Some((at, rv)) = schedule_state.failure_expiry() {
             self.failure_expiries.push((at, rv, slot));
@@ -50,6 +53,7 @@ impl Rebuild {
         Schedule {
             ready: self.ready.into_iter().collect(),
             delayed: self.delayed.into_iter().map(|entry| (entry, ())).collect(),
+            windows: self.windows.into_iter().map(|entry| (entry, ())).collect(),
             leases: self.leases.into_iter().map(|entry| (entry, ())).collect(),
             tokens: self.tokens.into_iter().collect(),
             leased_since_us: self.leased_since_us,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::EventId;
+use super::{EventId, OpenWindow};
 use crate::id::{Rv, Token, Worker};
 use crate::omit::is_default;
 use crate::time::{Time, micros};
@@ -24,20 +24,28 @@ pub struct ScheduleState {
     pub attempt: u32,
     /// Invariant: `None` if all fields have their defaults.
     #[serde(default, deserialize_with = "backoff", skip_serializing_if = "Option::is_none")]
-    backoff: Option<Box<Backoff>>,
+    pub(super) backoff: Option<Box<Backoff>>,
 }
 
 /// The part of a [`ScheduleState`] that few keys need: those that failed or are delayed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backoff {
-    /// When a delay or backoff ends. A key in any place except `Parked` may have a delay.
+    /// The earliest time at which a change is due by itself. A key in any place except `Parked` may have a delay. In mode keys,
+    /// a backoff that a newer add has ended is such a delay.
+    ///
+    /// Invariant: it does not end before the floor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<Delay>,
-    /// The time before which no change delivers a key that has failed.
+    /// What a failure of the key has set.
     ///
-    /// Invariant: a ready or leased key has none, and the delay of a key that has both does not end earlier.
+    /// Invariant: a ready or leased key has none, and a parked key only a floor.
+    #[serde(alias = "floor", skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<NotBefore>,
+    /// The open debounce window.
+    ///
+    /// Invariant: only an idle or leased key has one, and a leased key with a `new_change` has none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub floor: Option<Time>,
+    pub window: Option<Box<OpenWindow>>,
     /// The error text of the last failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<Arc<str>>,
@@ -84,6 +92,46 @@ pub struct Delay {
     pub rv: Rv,
 }
 
+/// The wait of a key that has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "StoredNotBefore")]
+pub struct NotBefore {
+    /// When it ends.
+    pub at: Time,
+    /// The event that set it.
+    pub rv: Rv,
+    /// Whether it is a backoff: at its end the key is delivered again, or later if a debounce window outlasts it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub retries: bool,
+    /// Whether it is a floor: until its end no change delivers the key.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub is_floor: bool,
+}
+
+/// The stored forms of a [`NotBefore`]. Older checkpoints have only the time of a floor.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum StoredNotBefore {
+    Complete {
+        at: Time,
+        rv: Rv,
+        #[serde(default)]
+        retries: bool,
+        #[serde(default)]
+        is_floor: bool,
+    },
+    Floor(Time),
+}
+
+impl From<StoredNotBefore> for NotBefore {
+    fn from(stored: StoredNotBefore) -> Self {
+        match stored {
+            StoredNotBefore::Complete { at, rv, retries, is_floor } => Self { at, rv, retries, is_floor },
+            StoredNotBefore::Floor(at) => Self { at, rv: Rv::ZERO, retries: false, is_floor: true },
+        }
+    }
+}
+
 /// A worker's lease on a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
@@ -115,6 +163,15 @@ pub struct Lease {
     pub later_change: Option<EventId>,
 }
 
+impl Backoff {
+    /// The first one of the delay and the backoff to end. Of two that end at once it is the older one.
+    pub(crate) fn first_end(&self) -> Option<Delay> {
+        let backoff = self.not_before.filter(|not_before| not_before.retries);
+        let backoff = backoff.map(|NotBefore { at, rv, .. }| Delay { due: at, rv });
+        self.delay.into_iter().chain(backoff).min_by_key(|end| (end.due, end.rv))
+    }
+}
+
 impl Place {
     /// The event that made the key ready, with the time at which the ready or leased work arrived.
     fn arrival(&self) -> Option<EventId> {
@@ -136,39 +193,52 @@ impl ScheduleState {
         state
     }
 
-    /// The delay, floor, last error, failure expiry and oldest change.
+    /// The delay, backoff, window, last error, failure expiry and oldest change.
     #[must_use]
     pub fn backoff(&self) -> &Backoff {
-        static NONE: Backoff =
-            Backoff { delay: None, floor: None, last_error: None, failure_expiry: None, oldest_change: None };
+        static NONE: Backoff = Backoff {
+            delay: None,
+            not_before: None,
+            window: None,
+            last_error: None,
+            failure_expiry: None,
+            oldest_change: None,
+        };
         self.backoff.as_deref().unwrap_or(&NONE)
     }
 
-    /// When a delay or backoff ends.
+    /// The earliest time at which a change is due by itself.
     #[must_use]
     pub fn delay(&self) -> Option<Delay> {
         self.backoff().delay
     }
 
+    /// What a failure of the key has set.
+    #[must_use]
+    pub fn not_before(&self) -> Option<NotBefore> {
+        self.backoff().not_before
+    }
+
     /// The time before which no change delivers the key.
     #[must_use]
     pub fn floor(&self) -> Option<Time> {
-        self.backoff().floor
+        self.not_before().filter(|not_before| not_before.is_floor).map(|floor| floor.at)
     }
 
-    pub(super) fn set_floor(&mut self, floor: Option<Time>) {
-        if floor != self.floor() {
-            self.set_backoff(|backoff| backoff.floor = floor);
-        }
+    /// When the key's backoff ends.
+    #[must_use]
+    pub fn backoff_end(&self) -> Option<Delay> {
+        let backoff = self.not_before().filter(|not_before| not_before.retries);
+        backoff.map(|NotBefore { at, rv, .. }| Delay { due: at, rv })
     }
 
-    /// Whether the invariant of the floor holds.
-    pub(crate) fn keeps_floor(&self) -> bool {
-        let Some(floor) = self.floor() else { return true };
+    /// Whether the invariants of the delay and the backoff hold.
+    pub(crate) fn keeps_not_before(&self) -> bool {
+        let Some(NotBefore { at, retries, is_floor, .. }) = self.not_before() else { return true };
         match self.place {
-            Place::Idle => self.delay().is_some_and(|delay| delay.due >= floor),
+            Place::Idle => (retries || is_floor) && (!is_floor || self.due().is_some_and(|due| due >= at)),
             Place::Ready(_) | Place::Leased(_) => false,
-            Place::Parked => true,
+            Place::Parked => is_floor && !retries,
         }
     }
 
@@ -212,7 +282,16 @@ impl ScheduleState {
     /// Whether the key has a change that is not acknowledged.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        self.place != Place::Idle || self.delay().is_some()
+        self.place != Place::Idle || self.waits()
+    }
+
+    /// Whether the key waits for the end of a delay, a backoff or a window.
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        self.backoff.as_deref().is_some_and(|backoff| {
+            let retries = backoff.not_before.is_some_and(|not_before| not_before.retries);
+            backoff.delay.is_some() || retries || backoff.window.is_some()
+        })
     }
 
     /// The error text of the last failure.
@@ -240,10 +319,10 @@ impl ScheduleState {
         self.backoff = (backoff != Backoff::default()).then(|| Box::new(backoff));
     }
 
-    /// Whether the key is in the state "delayed": idle, with a delay.
+    /// Whether the key is in the state "delayed": it is idle and waits.
     #[must_use]
     pub fn is_delayed(&self) -> bool {
-        self.delay().is_some() && self.place == Place::Idle
+        self.waits() && self.place == Place::Idle
     }
 
     /// The lease, if the key is leased.
@@ -264,6 +343,16 @@ fn backoff<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<Back
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_floor_of_an_older_checkpoint_is_a_floor() {
+        let text = r#"{"place":"parked","backoff":{"floor":7}}"#;
+        let state: ScheduleState = serde_json::from_str(text).expect("the form of older checkpoints");
+        assert_eq!(state.floor(), Some(Time::from_micros(7)));
+        assert!(state.keeps_not_before());
+        let again = serde_json::to_string(&state).expect("it can be written");
+        assert_eq!(serde_json::from_str::<ScheduleState>(&again).expect("the form of today"), state);
+    }
 
     #[test]
     fn an_oldest_change_without_a_number_gets_that_of_the_oldest_delta() {

@@ -117,6 +117,11 @@ impl Entry {
         newest.is_some_and(|delta| delta.kind == DeltaKind::Deleted)
     }
 
+    /// Whether the key's newest waiting delta is a deletion.
+    pub(crate) fn waits_as_deleted(&self) -> bool {
+        self.waiting.newest().is_some_and(|delta| delta.kind == DeltaKind::Deleted)
+    }
+
     /// The newest object of the key: waiting, else leased, else known.
     pub(crate) fn newest_object(&self) -> Option<&Object> {
         match self.waiting.newest().or_else(|| self.leased.newest()) {
@@ -127,7 +132,7 @@ impl Entry {
 
     /// Whether the queue holds anything for the key other than a failure count.
     pub(crate) fn is_held(&self) -> bool {
-        self.has_state() || self.schedule_state.delay().is_some() || self.schedule_state.place != Place::Idle
+        self.has_state() || self.schedule_state.has_work()
     }
 
     /// Whether the key has waiting or leased deltas or a known object.

@@ -14,6 +14,7 @@ use deltaq_engine::delta::DeltaKind;
 use deltaq_engine::rate_limit::BucketLevel;
 use deltaq_types::Mode;
 
+mod debounce;
 mod events;
 mod leases;
 mod objects;
@@ -22,6 +23,7 @@ mod replace;
 mod scans;
 mod versions;
 
+pub(crate) use debounce::Debounced;
 pub(crate) use leases::{ModelItem, ModelSettled};
 pub(crate) use objects::{Content, OBJECTS, SENT_OBJECTS, bytes_of};
 use objects::{UNKNOWN, same_content};
@@ -118,6 +120,11 @@ pub(crate) struct Item {
     pub(crate) changes: Vec<(u64, Micros)>,
     pub(crate) place: Place,
     pub(crate) delay: Option<Delay>,
+    /// When what has failed is delivered again.
+    pub(crate) backoff: Option<Delay>,
+    /// The debounced changes that wait for their key to be quiet, and the number of the first of them.
+    pub(crate) debounced: Vec<Debounced>,
+    pub(crate) window_rv: u64,
     /// Before this time no change makes the key ready.
     pub(crate) floor: Option<Micros>,
     pub(crate) failures: u32,
@@ -142,7 +149,7 @@ impl Item {
     }
 
     pub(crate) fn is_delayed(&self) -> bool {
-        self.place == Place::Idle && self.delay.is_some()
+        self.place == Place::Idle && self.waits()
     }
 
     pub(crate) fn lease(&self) -> Option<&ModelLease> {
@@ -183,7 +190,7 @@ impl Item {
 
     /// Whether the queue holds more than a failure count for the key.
     pub(crate) fn is_held(&self) -> bool {
-        !self.waiting.is_empty() || self.place != Place::Idle || self.delay.is_some() || self.known.is_some()
+        !self.waiting.is_empty() || self.place != Place::Idle || self.waits() || self.known.is_some()
     }
 }
 
@@ -354,10 +361,11 @@ impl Model {
     fn tidy(&mut self, key: Name) {
         let (rv, at) = (self.rv, self.last_at);
         let Some(item) = self.items.get_mut(key) else { return };
-        if item.place == Place::Idle && item.delay.is_none() {
+        let waits = item.waits();
+        if item.place == Place::Idle && !waits {
             item.changes.clear();
         }
-        if item.failures > 0 && item.place == Place::Idle && item.delay.is_none() && item.waiting.is_empty() {
+        if item.failures > 0 && item.place == Place::Idle && !waits && item.waiting.is_empty() {
             item.failure_expiry.get_or_insert((at + 86_400_000_000, rv));
         } else {
             item.failure_expiry = None;
@@ -410,12 +418,14 @@ impl Model {
         self.closed
             && self.count(Item::is_ready) == 0
             && self.count(Item::is_leased) == 0
+            && self.count(Item::has_idle_window) == 0
             && (self.is_keys() || self.count(Item::is_delayed) == 0)
     }
 
     /// Whether pops are refused.
     pub(crate) fn ends_pops(&self) -> bool {
-        if self.closes_at_once { self.closed && self.count(Item::is_ready) == 0 } else { self.is_drained() }
+        let is_empty = || self.count(Item::is_ready) + self.count(Item::has_idle_window) == 0;
+        if self.closes_at_once { self.closed && is_empty() } else { self.is_drained() }
     }
 
     // Time.
@@ -446,40 +456,30 @@ impl Model {
     /// The next deadline: its time; 0 for a lease, 1 for a delay, 2 for the expiry of a failure count; its number; its key.
     pub(crate) fn next_due(&self) -> Option<(Micros, u8, u64, Name)> {
         let mut next: Vec<(Micros, u8, u64, Name)> = Vec::new();
+        let mut windows: Vec<(Micros, u8, u64, Name)> = Vec::new();
         for (key, item) in &self.items {
             if let Some(lease) = item.lease()
                 && lease.token <= self.committed
             {
                 next.push((lease.deadline, 0, lease.token, key));
             }
-            if let Some(delay) = item.delay
-                && !self.is_shut_down()
-            {
-                next.push((delay.due, 1, delay.rv, key));
+            if item.has_idle_window() {
+                windows.push((item.due().expect("a window ends"), 1, item.window_rv, *key));
+            } else if !self.is_shut_down() {
+                let ends = item.delay.into_iter().chain(item.backoff);
+                next.extend(ends.map(|end| (end.due, 1, end.rv, *key)));
             }
             if let Some((until, rv)) = item.failure_expiry {
                 next.push((until, 2, rv, key));
             }
         }
+        // The windows of a closed queue end at once.
+        let window = windows.into_iter().min();
+        next.extend(
+            window
+                .map(|(due, class, rv, key)| (if self.closed { self.last_at } else { due }, class, rv, key)),
+        );
         next.into_iter().min()
-    }
-
-    pub(super) fn delay_elapses(&mut self, key: Name, due: Micros) {
-        let (rv, at) = self.event(due);
-        let stamp = (self.position(key, rv), at);
-        let keys_mode = self.is_keys();
-        let item = self.item(key);
-        (item.delay, item.floor) = (None, None);
-        let (leased, ready) = (item.is_leased(), item.is_ready());
-        if keys_mode || !item.waiting.is_empty() {
-            item.wake(stamp);
-        }
-        self.tidy(key);
-        self.hit(match (leased, ready) {
-            (true, _) => "a delay elapses during a lease",
-            (_, true) => "a delay of a ready key elapses",
-            _ => "a delay elapses",
-        });
     }
 
     fn expire_failures(&mut self, key: Name, until: Micros) {
@@ -535,6 +535,7 @@ impl Model {
             self.event(now);
             self.closed = closed;
             self.closes_at_once = at_once;
+            self.advance(now);
         }
     }
 
@@ -568,11 +569,15 @@ pub(crate) fn micros(span: Duration) -> Micros {
 impl Item {
     /// A new change: an idle or parked key becomes ready, a ready key keeps its position, a leased key becomes ready when it is settled.
     fn wake(&mut self, (rv, at): (u64, Micros)) {
+        self.debounced.clear();
         if let Some(floor) = self.floor.filter(|floor| *floor > at) {
             self.wait_until(floor, rv);
             return;
         }
         self.floor = None;
+        // A backoff that a newer change ends is a delay that comes too late, except in mode keys.
+        let ends = self.delay.into_iter().chain(self.backoff.take());
+        self.delay = ends.min_by_key(|end| (end.due, end.rv));
         match &mut self.place {
             Place::Idle => self.place = Place::Ready(ReadyPosition { rv, since: at, added: at }),
             Place::Ready(_) => {}
@@ -583,18 +588,6 @@ impl Item {
                 self.place = Place::Ready(ReadyPosition { rv, since: at, added: at });
                 self.failures = 0;
             }
-        }
-    }
-
-    /// The key becomes ready at `due`, or earlier if it would have become ready anyway.
-    fn wait_until(&mut self, due: Micros, rv: u64) {
-        if self.is_parked() {
-            self.place = Place::Idle;
-            self.failures = 0;
-        }
-        let due = due.max(self.floor.unwrap_or(0));
-        if self.delay.is_none_or(|delay| due < delay.due) {
-            self.delay = Some(Delay { due, rv });
         }
     }
 }

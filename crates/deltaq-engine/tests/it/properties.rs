@@ -124,6 +124,27 @@ fn check_mode(mode: Mode, rules: &[&str]) {
     assert!(missed.is_empty() || commands < COMMANDS, "never hit in mode {mode:?}: {missed:?}");
 }
 
+/// Rules of debounced changes, which all modes except events have.
+const DEBOUNCE: &[&str] = &[
+    "a window ends",
+    "a window and a backoff end",
+    "a closed queue ends a window",
+    "failure with a debounced change: waits",
+    "failure with a debounced change: to the tail",
+    "release with a debounced change: waits",
+    "reject with a debounced change",
+];
+
+/// Rules of debounced changes in the modes with objects.
+const DEBOUNCED_OBJECTS: &[&str] = &[
+    "a debounced change during a lease",
+    "a debounced change of a parked key",
+    "a debounced change of a key in backoff",
+    "a debounced change prolongs a window",
+    "a debounced change opens a window",
+    "a Delete that is not debounced ends a window",
+];
+
 /// Rules that the random commands must reach in every mode. A rule that is never reached is not tested.
 const RULES: &[&str] = &[
     "a delay elapses",
@@ -240,7 +261,7 @@ const OBJECT_RULES: &[&str] = &[
 #[test]
 fn engine_and_model_agree_in_mode_delta() {
     let own = ["the cap merges", "the cap merges returned deltas"];
-    check_mode(Mode::Delta, &[RULES, OBJECT_RULES, &own].concat());
+    check_mode(Mode::Delta, &[RULES, OBJECT_RULES, DEBOUNCE, DEBOUNCED_OBJECTS, &own].concat());
 }
 
 #[test]
@@ -251,7 +272,7 @@ fn engine_and_model_agree_in_mode_latest() {
         "Replace drops an unseen key",
         "adjacent deletions after a return",
     ];
-    check_mode(Mode::Latest, &[RULES, OBJECT_RULES, &own].concat());
+    check_mode(Mode::Latest, &[RULES, OBJECT_RULES, DEBOUNCE, DEBOUNCED_OBJECTS, &own].concat());
 }
 
 #[test]
@@ -270,7 +291,10 @@ fn engine_and_model_agree_in_mode_keys() {
         "failures expire after a day",
         "promote of a delay of a ready or leased key",
     ];
-    check_mode(Mode::Keys, &[RULES, &own].concat());
+    check_mode(
+        Mode::Keys,
+        &[RULES, DEBOUNCE, &["a debounced Add", "a window ends before a delay"], &own].concat(),
+    );
 }
 
 #[test]

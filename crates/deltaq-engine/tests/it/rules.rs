@@ -25,6 +25,7 @@ use deltaq_engine::time::Time;
 use deltaq_engine::{Counters, Queue, ScanCursor};
 use deltaq_types::Mode;
 
+mod debounce;
 mod events;
 mod freshness;
 mod leases;
@@ -92,6 +93,7 @@ impl ProduceCall {
             object: version.map(object),
             source: None,
             delay: None,
+            debounce: None,
             final_state_unknown: false,
             rate_limited: false,
             trace: None,
@@ -357,7 +359,7 @@ impl Fixture {
             Place::Ready(_) => "ready",
             Place::Leased(_) => "leased",
             Place::Parked => "parked",
-            Place::Idle if entry.schedule_state.delay().is_some() => "delayed",
+            Place::Idle if entry.schedule_state.waits() => "delayed",
             Place::Idle if entry.known.is_some() => "known",
             Place::Idle => "idle",
         }
@@ -394,8 +396,8 @@ impl Fixture {
 
     /// The milliseconds until the key's delay ends.
     fn due_in(&self, name: &str) -> Option<u128> {
-        let delay = self.entry(name).schedule_state.delay()?;
-        Some(delay.due.since(self.now()).as_millis())
+        let due = self.entry(name).schedule_state.due()?;
+        Some(due.since(self.now()).as_millis())
     }
 
     fn known(&self, name: &str) -> Option<&str> {

@@ -134,7 +134,7 @@ impl Handle {
     pub async fn item(&self, key: &Key) -> Result<(Option<(KeyState, Moment)>, Rv), Error> {
         let is_item = |entry: &&Entry| {
             let state = &entry.schedule_state;
-            state.place != Place::Idle || state.delay().is_some() || state.failures > 0
+            state.has_work() || state.failures > 0
         };
         let item = self.read(|queue, moment| {
             let entry = queue.table().get(key.as_str()).filter(is_item);
@@ -343,7 +343,7 @@ fn in_state<'q>(
             Box::new(ready.map(move |(rv, slot)| (slot, ItemPosition { rv, ..start.clone() })))
         }
         ListedState::Delayed => {
-            let delayed = schedule.delayed_after((from.at, from.rv));
+            let delayed = queue.delayed_after((from.at, from.rv));
             Box::new(delayed.map(move |(at, rv, slot)| (slot, ItemPosition { at, rv, ..start.clone() })))
         }
         ListedState::Leased => {

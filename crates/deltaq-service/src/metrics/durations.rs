@@ -39,10 +39,15 @@ impl<const BUCKETS: usize> Default for Distribution<BUCKETS> {
 impl<const BUCKETS: usize> Durations<BUCKETS> {
     /// Counts a duration in the first bucket that can hold it.
     pub(super) fn record(&self, bounds_us: &[u64; BUCKETS], took: Duration) {
+        self.record_all(bounds_us, took, 1);
+    }
+
+    /// Counts this number of equal durations.
+    pub(super) fn record_all(&self, bounds_us: &[u64; BUCKETS], took: Duration, number: u64) {
         let took_us = whole_us(took);
         let bucket = bounds_us.partition_point(|bound| *bound < took_us);
-        self.counts.get(bucket).unwrap_or(&self.beyond).fetch_add(1, Ordering::Relaxed);
-        self.sum_us.fetch_add(took_us, Ordering::Relaxed);
+        self.counts.get(bucket).unwrap_or(&self.beyond).fetch_add(number, Ordering::Relaxed);
+        self.sum_us.fetch_add(took_us * number, Ordering::Relaxed);
     }
 
     pub(super) fn read(&self) -> Distribution<BUCKETS> {

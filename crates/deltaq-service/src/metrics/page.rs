@@ -13,7 +13,7 @@ use metrics_exporter_prometheus::LabelSet;
 use metrics_exporter_prometheus::formatting::{write_help_line, write_metric_line, write_type_line};
 
 use super::durations::{Distribution, Durations};
-use super::queues::{BUCKETS, Gauges, Lag, Sample, Series, Totals};
+use super::queues::{BOUNDS_DELTAS, BUCKETS, Gauges, Lag, Sample, Series, Totals};
 
 /// The label of all queues that share their series. No queue can have this name.
 const OTHERS: &str = "_other";
@@ -38,6 +38,8 @@ enum Kind {
     Counter(fn(&Totals) -> u64),
     Counters(&'static str, &'static [&'static str], fn(&Totals) -> &[u64]),
     Histogram(fn(&Series) -> &Durations<BUCKETS>),
+    /// A histogram of numbers of deltas.
+    DeltaCounts(fn(&Series) -> &Durations<BUCKETS>),
     /// A gauge for each view.
     Views(fn(&Gauges) -> [usize; 2]),
 }
@@ -55,7 +57,7 @@ const fn family(name: &'static str, kind: Kind, help: &'static str) -> Family {
 }
 
 /// All families, in the order of the page.
-const FAMILIES: [Family; 18] = [
+const FAMILIES: [Family; 20] = [
     family(
         "workqueue_depth",
         Kind::Gauge(|gauges| count(gauges.depth)),
@@ -102,6 +104,16 @@ const FAMILIES: [Family; 18] = [
         "deltaq_deltas_coalesced_total",
         Kind::Counter(|totals| totals.coalesced),
         "Deltas merged into newer ones by a key's cap.",
+    ),
+    family(
+        "deltaq_debounced_total",
+        Kind::Counter(|totals| totals.debounced),
+        "Changes that waited for a pause in the changes of their key.",
+    ),
+    family(
+        "deltaq_deltas_per_delivery",
+        Kind::DeltaCounts(|series| &series.delivered),
+        "Deltas of a delivered key.",
     ),
     family(
         "deltaq_deltas_ignored_total",
@@ -284,7 +296,7 @@ impl Family {
         let kind = match self.kind {
             Kind::Gauge(_) | Kind::Items | Kind::Views(_) => "gauge",
             Kind::Counter(_) | Kind::Counters(..) => "counter",
-            Kind::Histogram(_) => "histogram",
+            Kind::Histogram(_) | Kind::DeltaCounts(_) => "histogram",
         };
         write_help_line(text, self.name, None, None, self.help);
         write_type_line(text, self.name, None, None, kind);
@@ -319,6 +331,10 @@ impl Family {
             }
             Kind::Histogram(durations) => {
                 write_distribution(text, self.name, labels, &BOUNDS, &durations(row.series).read());
+            }
+            Kind::DeltaCounts(counts) => {
+                let bounds = BOUNDS_DELTAS.map(f64::from);
+                write_distribution(text, self.name, labels, &bounds, &counts(row.series).read());
             }
         }
     }

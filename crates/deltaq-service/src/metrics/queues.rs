@@ -25,6 +25,10 @@ use super::durations::Durations;
 /// client-go's buckets, 1e-8 s to 1e3 s by powers of ten, in microseconds. The first two hold durations of 0 us.
 const BOUNDS_US: [u64; BUCKETS] =
     [0, 0, 1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000];
+/// The bounds of the histogram of deltas per delivery.
+pub(super) const BOUNDS_DELTAS: [u32; BUCKETS] = [1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1_000, 10_000];
+/// The histogram counts a delta as a second.
+const DELTA_US: u64 = 1_000_000;
 /// Maximum number of sources of a queue that have a series.
 const SOURCES_MAX: usize = 100;
 /// Number of buckets with a bound.
@@ -58,6 +62,8 @@ pub(super) struct Series {
     totals: Mutex<Totals>,
     pub(super) waits: Durations<BUCKETS>,
     pub(super) works: Durations<BUCKETS>,
+    /// The number of deltas of each delivered key, as seconds.
+    pub(super) delivered: Durations<BUCKETS>,
     /// The times from a change until a watch has its row.
     pub(super) deliveries: Durations<BUCKETS>,
     /// Whether the queue has had a watch.
@@ -71,6 +77,7 @@ pub(super) struct Totals {
     pub(super) retries: u64,
     pub(super) deltas: [u64; 5],
     pub(super) coalesced: u64,
+    pub(super) debounced: u64,
     pub(super) ignored: [u64; 7],
     pub(super) settled: [u64; 6],
     /// Number of rows of each view.
@@ -193,12 +200,25 @@ impl SeriesOwners {
 }
 
 impl QueueMetrics {
-    /// Records how long delivered keys waited and how long ended leases lasted.
-    pub fn record(&self, waits: &[Duration], works: &[Duration]) {
+    /// Records how long delivered keys waited, how many deltas they had, and how long ended leases lasted.
+    pub fn record(&self, waits: &[Duration], delivered: &[u32], works: &[Duration]) {
         if waits.is_empty() && works.is_empty() {
             return;
         }
         let series = self.series();
+        // Most keys are delivered with one delta. A key in mode keys has none and counts as one.
+        let bounds_us = BOUNDS_DELTAS.map(|deltas| u64::from(deltas) * DELTA_US);
+        let record = |deltas: u32, keys: usize| {
+            let deltas = Duration::from_micros(u64::from(deltas) * DELTA_US);
+            series.delivered.record_all(&bounds_us, deltas, keys as u64);
+        };
+        let single = waits.len() - delivered.len();
+        if single > 0 {
+            record(1, single);
+        }
+        for deltas in delivered {
+            record(*deltas, 1);
+        }
         for wait in waits {
             series.waits.record(&BOUNDS_US, *wait);
         }
@@ -322,6 +342,7 @@ impl Totals {
         self.adds += counters.adds;
         self.retries += counters.retries;
         self.coalesced += counters.coalesced;
+        self.debounced += counters.debounced;
         add_each(&mut self.deltas, &counters.deltas);
         add_each(&mut self.ignored, &ignored);
         add_each(&mut self.settled, settled);

@@ -219,7 +219,7 @@ impl Handle {
             drop(reply.send(Delivery { items, commit: commit.clone() }));
         }
         self.feed_readers.note(effects.changed_views, effects.has_changes(), self.clock());
-        self.metrics().record(&effects.waits, &effects.works);
+        self.metrics().record(&effects.waits, &effects.delivered, &effects.works);
         self.log(&effects.counters);
         if !effects.garbage.is_empty() {
             drop_in_background(effects.garbage);

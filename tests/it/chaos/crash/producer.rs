@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::client::Client;
 use super::history::{Change, Effect, Key, Kind, Operation, object};
-use super::queues::{QUEUES, Spec};
+use super::queues::{Mode, QUEUES, Spec};
 use crate::harness::blocking::Message;
 
 /// Most objects in a batch.
@@ -80,7 +80,15 @@ impl Producer {
             keys.into_iter().map(|key| self.new_object(target.spec, key, kind)).collect();
         let objects: Vec<Value> = changes.iter().filter_map(object_of).collect();
         let delay = (self.client.rng.u32(..8) == 0).then(|| self.client.rng.u32(1..150));
+        let debounce = (target.spec.mode != Mode::Events && self.client.rng.u32(..6) == 0)
+            .then(|| (self.client.rng.u32(..200), self.client.rng.u32(..300)));
         let delay = delay.map(|delay| format!("delay={delay}ms"));
+        let debounce =
+            debounce.map(|(quiet, more)| format!("debounce={quiet}ms&max_wait={}ms", quiet + more));
+        let delay = match (delay, debounce) {
+            (Some(delay), Some(debounce)) => Some(format!("{delay}&{debounce}")),
+            (delay, debounce) => delay.or(debounce),
+        };
         let message = self.objects_message(target.path(verb, delay.as_deref()), &objects);
         self.client.call(target.spec.name, Operation::Produce { changes, is_replace: false }, &message);
     }

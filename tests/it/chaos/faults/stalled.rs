@@ -32,6 +32,7 @@ fn call(key: &str) -> Call {
         object: Some(Object::from_valid(&format!("{{\"text\":\"{}\"}}", "x".repeat(OBJECT_BYTES)))),
         source: None,
         delay: None,
+        debounce: None,
         final_state_unknown: false,
         rate_limited: false,
         trace: None,

@@ -109,6 +109,7 @@ impl Caller {
                     object: (!(is_keys || deletes && *other_way)).then(|| object(name, *number)),
                     source: None,
                     delay: *delay,
+                    debounce: None,
                     final_state_unknown: false,
                     rate_limited: false,
                     trace: None,

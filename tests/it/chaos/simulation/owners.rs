@@ -91,6 +91,7 @@ impl Run {
                 object: Some(object(&name, self.world.next_number())),
                 source: None,
                 delay: None,
+                debounce: None,
                 final_state_unknown: false,
                 rate_limited: false,
                 trace: None,

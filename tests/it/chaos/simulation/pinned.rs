@@ -90,6 +90,7 @@ async fn add(handle: &Arc<Handle>, key: &str) -> Result<(), String> {
         object: Some(Object::from_valid(&format!("{{\"key\":\"{key}\"}}"))),
         source: None,
         delay: None,
+        debounce: None,
         final_state_unknown: false,
         rate_limited: false,
         trace: None,

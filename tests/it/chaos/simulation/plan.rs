@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq_engine::command::How;
-use deltaq_engine::config::Config;
+use deltaq_engine::config::{Config, Debounce};
 use deltaq_engine::feed::TombstoneLimits;
 use deltaq_engine::follow::Follow;
 use deltaq_engine::rate_limit::{ItemExponential, RateLimiter};
@@ -172,6 +172,14 @@ fn readers(rng: &mut Rng, queues: &[Setup], followers: &[FollowerSetup]) -> Vec<
     readers
 }
 
+/// The debounce of every third queue. Its random numbers are its own, so that the other choices of a seed do not depend on it.
+fn debounce(rng: &mut Rng) -> Option<Debounce> {
+    let (quiet, more) = (millis(rng, 1..2_000), millis(rng, 0..6_000));
+    let max_wait = rng.bool().then_some(quiet + more);
+    let (delivers_deletes_now, debounces_lists) = (rng.bool(), rng.bool());
+    (rng.u8(..3) == 0).then_some(Debounce { quiet, max_wait, delivers_deletes_now, debounces_lists })
+}
+
 fn setup(rng: &mut Rng, index: usize) -> Setup {
     let modes = [Mode::Delta, Mode::Delta, Mode::Latest, Mode::Keys, Mode::Events];
     let mode = *rng.choice(&modes).unwrap_or(&Mode::Delta);
@@ -192,9 +200,10 @@ fn setup(rng: &mut Rng, index: usize) -> Setup {
         ..Config::default()
     };
     let name = Name::new(&format!("q{index}")).expect("it is a name");
+    let debounce = debounce(&mut Rng::with_seed(!rng.get_seed())).filter(|_| mode != Mode::Events);
     Setup {
         name,
-        config: Arc::new(config),
+        config: Arc::new(Config { debounce, ..config }),
         keys: if rng.u8(..6) == 0 { rng.usize(10..40) } else { rng.usize(1..10) },
     }
 }

@@ -201,7 +201,7 @@ impl Measured {
         now: Time,
         model: &Model,
     ) -> Result<(), String> {
-        self.queue.record(&effects.waits, &effects.works);
+        self.queue.record(&effects.waits, &effects.delivered, &effects.works);
         self.queue.absorb(&mut effects.counters);
         let page = Page::read(&self.metrics.render(&[self.queue.sample(
             queue,

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use deltaq_journal::postgres::TTL;
+use deltaq_types::Timestamp;
 use serde_json::json;
 
 use super::nodes::{Nodes, PARTITIONS, QUEUES, call_at, claims, until_claimed};
@@ -104,4 +105,49 @@ fn no_call_fails_while_a_node_stops() {
 #[test]
 fn no_call_fails_after_the_kill_of_a_node() {
     hands_over(End::Kill, "taken_over");
+}
+
+#[test]
+fn a_window_is_the_same_after_the_kill_of_its_node() {
+    let nodes = Nodes::new();
+    let a = nodes.start("a");
+    let b = nodes.start("b");
+    nodes.until_owners(&[("a", PARTITIONS / 2), ("b", PARTITIONS / 2)]);
+    std::thread::sleep(TTL);
+    let add = |queue: &str, debounce: &str| {
+        let path = format!("/v1/queues/{queue}/add?{debounce}");
+        let (status, body) = call_at(b.api, &Message::post(path, &json!({"key": "k"})));
+        assert_eq!(status, 200, "{body}");
+    };
+    // The seconds from the end of the quiet time to the latest end, which do not depend on the clocks of the nodes.
+    let window = |queue: &str| {
+        let explain = Message::get(format!("/v1/queues/{queue}/explain/k"));
+        found(|| {
+            let (status, body) = call_at(b.api, &explain);
+            if status != 200 {
+                return Err(body);
+            }
+            assert_eq!(body["reason"], "debouncing", "{body}");
+            let [due, latest] = ["due_at", "latest_at"].map(|name| {
+                let time: Timestamp = serde_json::from_value(body[name].clone()).expect("a time");
+                time.as_micros()
+            });
+            // Times have whole milliseconds.
+            Ok((latest - due + 500_000) / 1_000_000)
+        })
+    };
+    for queue in QUEUES {
+        add(queue, "debounce=1h&max_wait=61m");
+    }
+    let of_a: Vec<&str> = QUEUES.into_iter().filter(|queue| nodes.owner_of(queue) == "a").collect();
+    assert!(!of_a.is_empty());
+    let before: Vec<u64> = of_a.iter().map(|queue| window(queue)).collect();
+    a.end(End::Kill);
+    nodes.until_owners(&[("b", PARTITIONS)]);
+    let after: Vec<u64> = of_a.iter().map(|queue| window(queue)).collect();
+    assert_eq!(after, before);
+    for queue in of_a {
+        add(queue, "debounce=10h");
+        assert_eq!(window(queue), 0, "the first change bounds the wait at the new owner, too");
+    }
 }

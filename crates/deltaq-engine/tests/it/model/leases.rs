@@ -228,6 +228,7 @@ impl Model {
                 content: None,
                 source: None,
                 delay: Some(micros(*delay)),
+                debounce: Some((0, 0)),
                 final_state_unknown: false,
                 rate_limited: false,
                 trace: None,
@@ -253,7 +254,7 @@ impl Model {
         let failed = self
             .get(key)
             .filter(|_| is_failure)
-            .map(|item| (item.failures, item.delay.map(|delay| delay.due), item.place == Place::Parked));
+            .map(|item| (item.failures, item.due(), item.place == Place::Parked));
         self.tidy(key);
         self.outcomes.insert(token, wanted);
         ModelSettled::Ok { worked: at.saturating_sub(since), failed }
@@ -295,6 +296,9 @@ impl Model {
         } else if let Some(added) = lease.new_change {
             let rv = self.position(key, stamp.0);
             self.item(key).place = Place::Ready(ReadyPosition { rv, since: stamp.1, added });
+        } else if self.window_is_over(key, stamp.1) {
+            let added = self.items[key].debounced.first().map_or(stamp.1, |change| change.at);
+            self.end_window(key, stamp, added);
         }
         let item = self.item(key);
         let has_delayed_change = item.place == Place::Idle && !item.waiting.is_empty();
@@ -327,9 +331,14 @@ impl Model {
         let failures = self.items[key].failures + 1;
         // In mode events a newer delta can't be the fix of the delta that failed.
         let new_change = self.items[key].lease().and_then(|lease| lease.new_change).filter(|_| !events);
+        // In a closed queue a window is over, and its changes wait for nothing but the lease.
+        let debounced = self.items[key].has_window() && self.closed;
+        let new_change = new_change.or(debounced.then_some(stamp.1));
         let has_new_change = new_change.is_some();
         let is_last = max_failures > 0 && failures >= max_failures;
-        let uses_limiters = delay.is_none() && (floor || if has_new_change { keys_mode } else { !is_last });
+        let window = self.items[key].window_due();
+        let is_awaited = floor || if has_new_change { keys_mode } else { !is_last || window.is_some() };
+        let uses_limiters = delay.is_none() && is_awaited;
         let wait = delay.unwrap_or_else(|| self.backoff(key, failures, base));
         let floor = (floor && wait > 0).then_some(base + wait);
         if uses_limiters {
@@ -348,14 +357,17 @@ impl Model {
             delay.due = delay.due.max(floor);
         }
         let rule = if let (Some(floor), true) = (floor, has_new_change) {
-            item.wait_until(floor, stamp.0);
+            item.back_off(floor, stamp.0);
             "failure with a floor and a new change: waits"
         } else if let Some(added) = new_change {
             item.place = Place::Ready(ReadyPosition { rv: stamp.0, since: stamp.1, added });
+            item.debounced.clear();
             if keys_mode && wait > 0 {
                 item.wait_until(base + wait, stamp.0);
             }
             "failure with a new change: to the tail"
+        } else if window.is_some() {
+            self.fail_behind_window(key, stamp, (base, wait))
         } else if is_last {
             if has_delayed_change {
                 "too many failures with a delayed new change: delayed"
@@ -372,10 +384,10 @@ impl Model {
             item.place = Place::Ready(ReadyPosition { rv: position, since: stamp.1, added });
             "failure without a wait: to the tail"
         } else if has_delayed_change {
-            item.wait_until(base + wait, stamp.0);
+            item.back_off(base + wait, stamp.0);
             "failure with a delayed new change: the earlier of both"
         } else {
-            item.wait_until(base + wait, stamp.0);
+            item.back_off(base + wait, stamp.0);
             "failure: backoff or delay"
         };
         if merged > 0 {
@@ -383,6 +395,33 @@ impl Model {
         }
         self.hit(return_rule);
         self.hit(rule);
+    }
+
+    /// A failed key waits for its backoff and its window.
+    fn fail_behind_window(
+        &mut self,
+        key: Name,
+        stamp: (u64, Micros),
+        (base, wait): (Micros, Micros),
+    ) -> &'static str {
+        if wait > 0 || !self.window_is_over(key, base) {
+            self.item(key).back_off(base + wait, stamp.0);
+            return "failure with a debounced change: waits";
+        }
+        self.end_window(key, stamp, stamp.1);
+        "failure with a debounced change: to the tail"
+    }
+
+    /// Whether the key has a window that is over at this time.
+    fn window_is_over(&self, key: Name, at: Micros) -> bool {
+        let due = self.get(key).and_then(Item::window_due);
+        due.is_some_and(|due| due <= at || self.closed)
+    }
+
+    /// Makes a key ready whose window was over before its lease ended.
+    fn end_window(&mut self, key: Name, stamp: (u64, Micros), added: Micros) {
+        self.item(key).debounced.clear();
+        self.item(key).place = Place::Ready(ReadyPosition { rv: stamp.0, since: stamp.1, added });
     }
 
     fn take_lease(&mut self, key: Name) -> ModelLease {
@@ -405,8 +444,12 @@ impl Model {
         let lease = self.take_lease(key);
         let (return_rule, _) = self.return_deltas(key);
         let added = lease.new_change.unwrap_or(stamp.1);
+        if self.items[key].has_window() && !self.window_is_over(key, stamp.1) {
+            self.hit("release with a debounced change: waits");
+            return;
+        }
         let rv = self.position(key, stamp.0);
-        self.item(key).place = Place::Ready(ReadyPosition { rv, since: stamp.1, added });
+        self.end_window(key, (rv, stamp.1), added);
         self.hit(return_rule);
         self.hit("release");
     }
@@ -420,6 +463,11 @@ impl Model {
         let rule = if let Some(added) = lease.new_change.filter(|_| !events) {
             item.place = Place::Ready(ReadyPosition { rv: stamp.0, since: stamp.1, added });
             "reject with a new change: to the tail"
+        } else if item.has_window() {
+            if self.window_is_over(key, stamp.1) {
+                self.end_window(key, stamp, stamp.1);
+            }
+            "reject with a debounced change"
         } else if item.delay.is_some() {
             "reject with a delayed new change: delayed"
         } else {
@@ -454,6 +502,7 @@ impl Model {
             self.return_deltas(key);
             let item = self.item(key);
             item.place = Place::Ready(lease.former);
+            item.debounced.clear();
             item.attempt -= 1;
             if let Some(dropped) = lease.dropped_delay {
                 item.wait_until(dropped.due, dropped.rv);

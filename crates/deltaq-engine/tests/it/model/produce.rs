@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 use deltaq_engine::delta::DeltaKind;
 use deltaq_types::Mode;
 
+use super::micros;
 use super::versions::may_merge_deletion;
 use super::{
-    Content, Item, Label, Micros, Model, ModelDelta, Name, Place, Refused, Traced, UNKNOWN, bytes_of,
+    Content, Debounced, Item, Label, Micros, Model, ModelDelta, Name, Place, Refused, Traced, UNKNOWN,
+    bytes_of,
 };
 
 #[derive(Clone, Debug)]
@@ -17,6 +19,8 @@ pub(crate) struct ModelCall {
     pub(crate) content: Option<Content>,
     pub(crate) source: Label,
     pub(crate) delay: Option<Micros>,
+    /// The quiet time and the longest wait of the call.
+    pub(crate) debounce: Option<(Micros, Micros)>,
     pub(crate) final_state_unknown: bool,
     pub(crate) rate_limited: bool,
     pub(crate) trace: Traced,
@@ -30,6 +34,8 @@ pub(super) struct New {
     pub(super) owner: Label,
     pub(super) final_state_unknown: bool,
     pub(super) due: Option<Micros>,
+    /// The quiet time, the longest wait and the delay of a change that is debounced unless its key is ready.
+    pub(super) debounce: Option<(Micros, Micros, Micros)>,
     pub(super) trace: Traced,
 }
 
@@ -111,6 +117,9 @@ impl Model {
             if if self.is_keys() { call.kind != DeltaKind::Added } else { call.rate_limited } {
                 return Err(Refused::WrongMode);
             }
+            if call.debounce.is_some() && self.is_events() {
+                return Err(Refused::WrongMode);
+            }
             if call.content.is_some_and(|content| bytes_of(content) > self.config.max_object_bytes) {
                 return Err(Refused::TooLarge { index });
             }
@@ -145,11 +154,12 @@ impl Model {
         let empty = Item::default();
         let item = self.get(call.key).unwrap_or(&empty).clone();
         let due = call.delay.filter(|delay| *delay > 0).map(|delay| now + delay);
+        let debounce = self.debounce_of(call);
         if call.kind != DeltaKind::Deleted {
             let owner = call.source.or(item.owner());
             let content = call.content.expect("an Add or Update carries an object");
             let (kind, source, trace) = (call.kind, call.source, call.trace);
-            let new = New { kind, content, source, owner, final_state_unknown: false, due, trace };
+            let new = New { kind, content, source, owner, final_state_unknown: false, due, debounce, trace };
             self.append(now, call.key, &new, true);
             self.note_source(source);
             self.populated = true;
@@ -189,14 +199,53 @@ impl Model {
         }
         let final_state_unknown = by_key || call.final_state_unknown;
         let (kind, source, trace) = (call.kind, call.source, call.trace);
-        let new = New { kind, content, source, owner: None, final_state_unknown, due, trace };
+        let new = New { kind, content, source, owner: None, final_state_unknown, due, debounce, trace };
         if self.append(now, call.key, &new, true) {
             self.note_source(source);
             self.populated = true;
         } else {
+            self.end_window_of_deletion(now, call, due);
             self.populate(now);
         }
         true
+    }
+
+    /// A Delete that adds nothing behind a debounced one, but that does not wait itself.
+    fn end_window_of_deletion(&mut self, now: Micros, call: &ModelCall, due: Option<Micros>) {
+        let is_debounced = self.debounce_of(call).is_some() && !self.closed;
+        if !self.items[call.key].has_window() || (is_debounced && self.items[call.key].takes_debounced(now)) {
+            return;
+        }
+        let stamp = self.event(now);
+        match due {
+            Some(due) => self.item(call.key).wait_until(due, stamp.0),
+            None => self.item(call.key).wake(stamp),
+        }
+        self.populated = true;
+        self.tidy(call.key);
+        self.hit("a Delete that is not debounced ends a window");
+    }
+
+    /// The quiet time, the longest wait and the delay of a call that is debounced.
+    pub(super) fn debounce_of(&self, call: &ModelCall) -> Option<(Micros, Micros, Micros)> {
+        if call.rate_limited || (self.is_keys() && call.delay.is_some_and(|delay| delay > 0)) {
+            return None;
+        }
+        let is_exempt = call.kind == DeltaKind::Deleted
+            && self.config.debounce.is_some_and(|setting| setting.delivers_deletes_now);
+        let setting = self.config.debounce.filter(|_| !is_exempt).map(|setting| setting.times());
+        let setting = setting.map(|times| (micros(times.quiet), micros(times.max_wait)));
+        let (quiet, max_wait) = call.debounce.or(setting).filter(|(quiet, _)| *quiet > 0)?;
+        Some((quiet, max_wait, call.delay.unwrap_or(0)))
+    }
+
+    /// The same for a change of a list.
+    pub(super) fn debounce_of_list(&self, kind: DeltaKind) -> Option<(Micros, Micros, Micros)> {
+        let setting = self.config.debounce.filter(|setting| {
+            setting.debounces_lists && (kind != DeltaKind::Deleted || !setting.delivers_deletes_now)
+        })?;
+        let times = setting.times();
+        (!times.quiet.is_zero()).then(|| (micros(times.quiet), micros(times.max_wait), 0))
     }
 
     /// Whether the Delete of an absent key is delivered: in mode events, and in mode latest if the queue can't tell what
@@ -229,6 +278,9 @@ impl Model {
         item.waiting.clear();
         item.place = Place::Idle;
         item.delay = None;
+        item.backoff = None;
+        item.debounced.clear();
+        item.floor = None;
         item.initial_pending = None;
         item.failures = 0;
         item.last_error = None;
@@ -267,8 +319,14 @@ impl Model {
             trace: new.trace,
             due: new.due.filter(|_| events),
         };
+        let closed = self.closed;
         let item = self.item(key);
         let before = item.clone();
+        let debounce = new.debounce.filter(|_| !closed && item.takes_debounced(at));
+        let is_repeated = new.kind == DeltaKind::Deleted
+            && before.has_window()
+            && before.waiting.last().is_some_and(ModelDelta::is_deleted);
+        let debounce = debounce.map(|(quiet, max_wait, delay)| Debounced { at, quiet, max_wait, delay });
         item.changes.push((rv, at));
         if latest {
             item.waiting = vec![delta];
@@ -280,10 +338,22 @@ impl Model {
         }
         let merged = if events { 0 } else { cap(&mut item.waiting, deltas_max, bytes_max) };
         match new.due.filter(|_| !events || !before.is_leased()) {
+            // A Delete behind another one adds nothing.
+            _ if debounce.is_some() && is_repeated => {}
+            _ if debounce.is_some() => item.debounce(debounce.expect("it is debounced"), rv),
             // Behind another delta of its key, the delta waits for its turn.
             _ if events && !before.waiting.is_empty() => {}
             Some(due) => item.wait_until(due, rv),
             None => item.wake((rv, at)),
+        }
+        if debounce.is_some() {
+            self.hit(match before.place {
+                Place::Leased(_) => "a debounced change during a lease",
+                Place::Parked => "a debounced change of a parked key",
+                _ if before.backoff.is_some() => "a debounced change of a key in backoff",
+                _ if before.has_window() => "a debounced change prolongs a window",
+                _ => "a debounced change opens a window",
+            });
         }
         self.tidy(key);
         if before.floor.is_some_and(|floor| floor > at) {
@@ -308,6 +378,7 @@ impl Model {
             self.hit("a call takes over a key");
         }
         let failed = before.failures > 0;
+        let backs_off = before.delay.is_some() || before.backoff.is_some();
         self.hit(match (&before.place, new.due.is_some()) {
             (Place::Leased(_), false) => "new change during a lease",
             (Place::Leased(_), true) => "delayed new change during a lease",
@@ -315,11 +386,9 @@ impl Model {
             (Place::Parked, true) => "delayed new change for a parked key",
             (Place::Ready(_), false) => "new change for a ready key",
             (Place::Ready(_), true) => "delayed new change for a ready key",
-            (Place::Idle, false) if before.delay.is_some() && failed => "new change for a key in backoff",
+            (Place::Idle, false) if backs_off && failed => "new change for a key in backoff",
             (Place::Idle, false) if before.delay.is_some() => "new change for a delayed key",
-            (Place::Idle, true) if before.delay.is_some() && failed => {
-                "delayed new change for a key in backoff"
-            }
+            (Place::Idle, true) if backs_off && failed => "delayed new change for a key in backoff",
             (Place::Idle, true) if before.delay.is_some() => "delayed new change for a delayed key",
             (Place::Idle, false) => "new change for an idle key",
             (Place::Idle, true) => "delayed new change for an idle key",
@@ -365,9 +434,13 @@ impl Model {
             self.hit("AddRateLimited");
         }
         let failures = self.item(call.key).failures;
+        let debounce = self.debounce_of(call);
         let item = self.item(call.key);
+        let debounce = debounce.filter(|_| item.takes_debounced(at));
         let place = item.place.clone();
-        if delay > 0 {
+        if let Some((quiet, max_wait, delay)) = debounce {
+            item.debounce(Debounced { at, quiet, max_wait, delay }, rv);
+        } else if delay > 0 {
             item.wait_until(now + delay, rv);
         } else {
             item.wake((rv, at));
@@ -377,6 +450,7 @@ impl Model {
         }
         self.tidy(call.key);
         self.hit(match (place, delay > 0) {
+            _ if debounce.is_some() => "a debounced Add",
             (Place::Leased(_), true) => "AddAfter during a lease",
             (Place::Leased(_), false) => "Add during a lease: dirty",
             (Place::Ready(_), true) => "AddAfter of a ready key",

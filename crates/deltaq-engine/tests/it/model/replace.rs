@@ -496,6 +496,7 @@ impl Model {
             owner,
             final_state_unknown: false,
             due: None,
+            debounce: self.debounce_of_list(kind),
             trace: job.list.trace,
         };
         self.append(now, key, &new, true);
@@ -575,6 +576,7 @@ impl Model {
             owner: None,
             final_state_unknown: true,
             due: None,
+            debounce: self.debounce_of_list(kind),
             trace: job.list.trace,
         };
         self.append(now, key, &new, true);

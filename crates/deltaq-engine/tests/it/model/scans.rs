@@ -122,6 +122,7 @@ impl Model {
             owner: known.owner,
             final_state_unknown: false,
             due: None,
+            debounce: None,
             trace,
         };
         self.append(now, key, &new, false);
@@ -137,7 +138,7 @@ impl Model {
         }
         let deltas = item.waiting.len() as u64;
         if let Some(lease) = item.lease() {
-            if item.waiting.is_empty() && lease.new_change.is_none() && item.delay.is_none() {
+            if item.waiting.is_empty() && lease.new_change.is_none() && !item.waits() {
                 return (false, 0);
             }
             self.event(now);
@@ -146,6 +147,7 @@ impl Model {
             let item = self.item(key);
             item.waiting.clear();
             item.delay = None;
+            item.debounced.clear();
             if let Place::Leased(lease) = &mut item.place {
                 lease.new_change = None;
                 item.changes.truncate(lease.changes);
@@ -157,7 +159,7 @@ impl Model {
             self.hit("purge of a leased key");
             return (false, deltas);
         }
-        if item.place == Place::Idle && item.delay.is_none() {
+        if item.place == Place::Idle && !item.waits() {
             return (false, 0);
         }
         self.event(now);
@@ -238,7 +240,7 @@ impl Model {
         if !self.config.known_objects {
             return Err(Refused::NoKnownObjects);
         }
-        let waits = |item: &Item| item.place != Place::Idle || item.delay.is_some();
+        let waits = |item: &Item| item.place != Place::Idle || item.waits();
         let waiting = self.count(waits);
         if waiting > 0 || !self.jobs.is_empty() {
             self.hit("seed is refused");

@@ -19,6 +19,7 @@ const PLAIN: Setup = Setup {
     lease: 1_000,
     max_failures: 0,
     limiter: 1,
+    debounce: None,
     resync_period: None,
     max_keys: 1_000,
     max_object_bytes: 1_000,
@@ -44,7 +45,17 @@ fn step(clock: i64, command: Command) -> Step {
 fn call(key: Name, content: Option<Content>) -> ModelCall {
     let (source, delay) = (None, None);
     let (final_state_unknown, rate_limited, trace) = (false, false, None);
-    ModelCall { kind: Added, key, content, source, delay, final_state_unknown, rate_limited, trace }
+    ModelCall {
+        kind: Added,
+        key,
+        content,
+        source,
+        delay,
+        debounce: None,
+        final_state_unknown,
+        rate_limited,
+        trace,
+    }
 }
 
 fn produce(calls: &[ModelCall]) -> Command {

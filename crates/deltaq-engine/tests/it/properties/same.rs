@@ -136,6 +136,10 @@ pub(super) fn same_entry(entry: &Entry, name: Name, item: &model::Item) -> Resul
     same_place(&schedule_state.place, &item.place)?;
     let delay = schedule_state.delay().map(|delay| (delay.due.as_micros(), delay.rv.get()));
     same("delay", delay, item.delay.map(|delay| (delay.due, delay.rv)))?;
+    let backoff = schedule_state.backoff_end().map(|backoff| (backoff.due.as_micros(), backoff.rv.get()));
+    same("backoff", backoff, item.backoff.map(|backoff| (backoff.due, backoff.rv)))?;
+    same("window", schedule_state.window().map(|open| open.times.due().as_micros()), item.window_due())?;
+    same("due", schedule_state.due().map(Time::as_micros), item.due())?;
     same("floor", schedule_state.floor().map(Time::as_micros), item.floor)?;
     let oldest_change = schedule_state.oldest_change().map(|change| (change.rv.get(), change.at.as_micros()));
     same("oldest change", oldest_change, item.changes.first().copied())?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq_engine::command::DefaultLimit;
-use deltaq_engine::config::Config;
+use deltaq_engine::config::{Config, Debounce};
 use deltaq_engine::delta::DeltaKind;
 use deltaq_engine::pointer::Pointer;
 use deltaq_engine::rate_limit::{ItemExponential, ItemFastSlow, RateLimiter};
@@ -33,6 +33,8 @@ pub(crate) struct Setup {
     pub(crate) max_failures: u32,
     /// 0 none, 1 exponential, 2 fast and slow, 3 both, 4 both with a maximum, 5 a bucket and jitter.
     pub(crate) limiter: u8,
+    /// The quiet time, the longest wait, whether a Delete is delivered at once, and whether lists are debounced.
+    pub(crate) debounce: Option<(Micros, Option<Micros>, bool, bool)>,
     pub(crate) resync_period: Option<Micros>,
     pub(crate) max_keys: usize,
     pub(crate) max_object_bytes: usize,
@@ -66,6 +68,11 @@ impl Setup {
             lease: Duration::from_micros(self.lease),
             max_failures: self.max_failures,
             rate_limiter,
+            debounce: self.debounce.filter(|_| self.mode != Mode::Events).map(|setting| {
+                let (quiet, max_wait, delivers_deletes_now, debounces_lists) = setting;
+                let (quiet, max_wait) = (Duration::from_micros(quiet), max_wait.map(Duration::from_micros));
+                Debounce { quiet, max_wait, delivers_deletes_now, debounces_lists }
+            }),
             resync_period: self.resync_period.map(Duration::from_micros),
             max_keys: self.max_keys,
             max_object_bytes: self.max_object_bytes,
@@ -80,6 +87,7 @@ impl Setup {
     }
 
     pub(crate) fn random(rng: &mut Rng, mode: Mode) -> Self {
+        let mut debounces = Rng::with_seed(!rng.get_seed());
         Self {
             mode,
             auto_created: rng.bool(),
@@ -88,6 +96,17 @@ impl Setup {
             lease: if rng.bool() { rng.u64(300..2_000) } else { rng.u64(2_000..20_000) },
             max_failures: rng.u32(0..4),
             limiter: rng.u8(0..6),
+            debounce: (debounces.u8(..5) == 0).then(|| {
+                let quiet = debounces.u64(1..1_500);
+                // No wait at all turns off the default for all queues.
+                let quiet = if quiet < 100 { 0 } else { quiet };
+                (
+                    quiet,
+                    debounces.bool().then(|| quiet + debounces.u64(..3_000)),
+                    debounces.bool(),
+                    debounces.bool(),
+                )
+            }),
             resync_period: (rng.u8(..4) == 0).then(|| rng.u64(500..5_000)),
             max_keys: if rng.u8(..3) == 0 { rng.usize(3..8) } else { 1_000 },
             max_object_bytes: if rng.u8(..8) == 0 { 30 } else { 1_000 },
@@ -203,6 +222,8 @@ pub(crate) struct Generator {
     rng: Rng,
     /// A separate generator for traces, so that the other choices of a seed do not depend on them.
     traces: Rng,
+    /// As `traces`, for the debounce of calls.
+    debounces: Rng,
     /// As `traces`, for the keys that a Replace keeps.
     kept: Rng,
     /// As `traces`, for sequence numbers.
@@ -239,13 +260,27 @@ impl Generator {
         let keys = rng.usize(2..=KEYS.len());
         let slow = rng.u8(..4) == 0;
         let traces = Rng::with_seed(rng.get_seed());
+        let debounces = Rng::with_seed(!rng.get_seed());
         let kept = Rng::with_seed(rng.get_seed().rotate_left(32));
         let sequences = Rng::with_seed(!rng.get_seed());
         let mut versions = Rng::with_seed(rng.get_seed().rotate_left(32));
         let version = versions.bool().then_some(IN_ORDER);
         let (number, next) = (0, VecDeque::new());
-        let mut generator =
-            Self { rng, traces, kept, sequences, versions, version, number, mode, weights, keys, slow, next };
+        let mut generator = Self {
+            rng,
+            traces,
+            debounces,
+            kept,
+            sequences,
+            versions,
+            version,
+            number,
+            mode,
+            weights,
+            keys,
+            slow,
+            next,
+        };
         if generator.rng.bool() {
             generator.begin();
         }
@@ -343,12 +378,14 @@ impl Generator {
     fn call(&mut self) -> ModelCall {
         let (key, source, content) = (self.key(), self.label(), self.content());
         let delay = self.maybe(5, Self::span);
+        let debounce = self.debounce();
         let plain = ModelCall {
             kind: DeltaKind::Added,
             key,
             content: Some(content),
             source,
             delay,
+            debounce,
             final_state_unknown: false,
             rate_limited: false,
             trace: self.trace(),
@@ -357,7 +394,8 @@ impl Generator {
             let kind = if self.one_in(200) { DeltaKind::Updated } else { DeltaKind::Added };
             let rate_limited = self.one_in(6);
             let delay = plain.delay.filter(|_| !rate_limited);
-            return ModelCall { kind, content: None, delay, rate_limited, ..plain };
+            let debounce = plain.debounce.filter(|_| !rate_limited);
+            return ModelCall { kind, content: None, delay, debounce, rate_limited, ..plain };
         }
         match self.rng.u8(..10) {
             0..=2 => plain,
@@ -369,6 +407,19 @@ impl Generator {
                 ModelCall { kind: DeltaKind::Deleted, content, delay, final_state_unknown, ..plain }
             }
         }
+    }
+
+    /// The debounce of a call: the quiet time and the longest wait. In mode events it is refused.
+    fn debounce(&mut self) -> Option<(Micros, Micros)> {
+        let times = match self.debounces.u8(..20) {
+            0 => Some((0, 0)),
+            1..=3 => {
+                let quiet = self.debounces.u64(1..1_500);
+                Some((quiet, quiet + self.debounces.u64(..3_000)))
+            }
+            _ => None,
+        };
+        times.filter(|_| self.mode != Mode::Events || self.debounces.u8(..60) == 0)
     }
 
     fn replace(&mut self) -> ModelReplace {

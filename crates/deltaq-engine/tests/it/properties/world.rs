@@ -7,6 +7,7 @@ use std::time::Duration;
 use deltaq_engine::command::{
     Call, How, Pop, Progress, Replace, ReplaceId, Replaced, SelectedKeys, Settle, Settled,
 };
+use deltaq_engine::config::Quiet;
 use deltaq_engine::event::{Event, EventKind};
 use deltaq_engine::id::{Rv, Sequence, Source, Token, Worker};
 use deltaq_engine::key::Key;
@@ -213,6 +214,10 @@ impl World {
                 object: call.content.map(object),
                 source: label(call.source).map(Source::from),
                 delay: call.delay.map(Duration::from_micros),
+                debounce: call.debounce.map(|(quiet, max_wait)| Quiet {
+                    quiet: Duration::from_micros(quiet),
+                    max_wait: Duration::from_micros(max_wait),
+                }),
                 final_state_unknown: call.final_state_unknown,
                 rate_limited: call.rate_limited,
                 trace: call.trace.map(context).map(Trace::new),
@@ -445,7 +450,12 @@ impl World {
         if committed {
             let due = self.model.next_due().map(|(at, ..)| at);
             let model = due.into_iter().chain(self.model.next_resync).min().map(time);
-            same("next deadline", self.engine.next_deadline(), model)?;
+            let engine = self.engine.next_deadline();
+            // The engine may look at a window once more before it ends.
+            let looks_early = self.model.count(model::Item::has_idle_window) > 0 && engine <= model;
+            if !looks_early || engine.is_none() {
+                same("next deadline", engine, model)?;
+            }
         }
         if let Some(token) = self.tokens.get(self.events.len() % self.tokens.len().max(1))
             && self.model.leased_key(*token).is_none()
@@ -475,7 +485,8 @@ impl World {
         let mut delays = Vec::new();
         let mut leases = Vec::new();
         for (name, item) in &self.model.items {
-            delays.extend(item.delay.map(|delay| (delay.due, delay.rv, *name)));
+            let ends = item.delay.into_iter().chain(item.backoff).filter(|_| !item.has_idle_window());
+            delays.extend(ends.map(|end| (end.due, end.rv, *name)).min());
             leases.extend(item.lease().map(|lease| (lease.deadline, lease.token, *name)));
         }
         delays.sort_unstable();

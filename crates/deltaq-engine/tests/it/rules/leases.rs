@@ -176,10 +176,7 @@ fn a_clock_that_is_set_back_does_not_set_back_the_time_of_a_queue() {
     let item = fixture.pop();
     assert_eq!(item.deadline, before.plus(ms(10_000)));
     fixture.settle(item.token, nack_after(1_000));
-    assert_eq!(
-        fixture.entry("a").schedule_state.delay().map(|delay| delay.due),
-        Some(before.plus(ms(1_000)))
-    );
+    assert_eq!(fixture.entry("a").schedule_state.due(), Some(before.plus(ms(1_000))));
     fixture.call(added("b", 1));
     assert_eq!(fixture.entry("b").waiting.newest().map(|delta| delta.queued_at), Some(before));
 }

@@ -463,7 +463,7 @@ fn misfits() -> [(u64, EventKind, &'static str); 9] {
             "the key does not have this lease",
         ),
         (2, EventKind::Extended { key: a(), deadline }, "the key does not have this lease"),
-        (2, EventKind::DelayElapsed { key: a() }, "the key has no delay"),
+        (2, EventKind::DelayElapsed { key: a() }, "the key has neither a delay nor a window"),
         (2, EventKind::Redriven { key: a() }, "the key is not parked"),
         (
             2,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use deltaq_engine::command::{
     Call, DefaultLimit, How, KeySelection, Pop, Progress, Replace, Replaced, SelectedKeys, Settle, Settled,
 };
-use deltaq_engine::config::Config;
+use deltaq_engine::config::{Config, Debounce, Quiet};
 use deltaq_engine::delta::{Delta, DeltaKind};
 use deltaq_engine::id::{Rv, Sequence, Source, Token};
 use deltaq_engine::key::Key;
@@ -75,9 +75,11 @@ impl Target for Engine {
         let (table, schedule) = (self.queue.table(), self.queue.schedule());
         let key = |entry: &Entry| entry.key.to_string();
         places.ready = schedule.ready().filter_map(|(_, slot)| table.at(slot).map(key)).collect();
-        let delayed = schedule.delayed_after((Time::default(), Rv::ZERO));
-        let delayed = delayed.filter_map(|(due, _, slot)| Some((table.at(slot)?, self.ms_until(due))));
-        let delayed = delayed.filter(|(entry, _)| entry.schedule_state.is_delayed());
+        let delayed = self.queue.delayed_after((Time::default(), Rv::ZERO));
+        let delayed = delayed.filter_map(|(_, _, slot)| table.at(slot));
+        let delayed = delayed.filter(|entry| entry.schedule_state.is_delayed());
+        let delayed =
+            delayed.map(|entry| (entry, self.ms_until(entry.schedule_state.due().unwrap_or_default())));
         places.delayed = delayed.map(|(entry, ms)| (key(entry), ms)).collect();
         for (token, slot) in schedule.leased_behind(Token::default()) {
             let Some(entry) = table.at(slot) else { continue };
@@ -186,6 +188,9 @@ impl Engine {
             object,
             source: source.map(Source::from),
             delay: keyed.options.duration("delay"),
+            debounce: keyed.options.duration("debounce").map(|quiet| {
+                Quiet::new(quiet, keyed.options.duration("max_wait")).expect("max_wait is not shorter")
+            }),
             final_state_unknown: keyed.options.flag("final_state_unknown"),
             rate_limited: keyed.options.flag("rate_limited"),
             trace: None,
@@ -337,7 +342,7 @@ impl Engine {
             Place::Ready(_) => Some("ready"),
             Place::Leased(_) => Some("leased"),
             Place::Parked => Some("parked"),
-            Place::Idle => state.delay().map(|_| "delayed"),
+            Place::Idle => state.waits().then_some("delayed"),
         };
         reply::Item {
             key: entry.key.to_string(),
@@ -347,7 +352,7 @@ impl Engine {
             attempt: state.attempt,
             failures: state.failures,
             last_error: state.last_error().map(str::to_owned),
-            due_in_ms: state.delay().map(|delay| self.ms_until(delay.due)),
+            due_in_ms: state.due().map(|due| self.ms_until(due)),
             expires_in_ms: state.lease().map(|lease| self.ms_until(lease.deadline)),
             owner: entry.owner().map(ToString::to_string),
         }
@@ -503,10 +508,31 @@ fn configured(config: &Config, options: &Options) -> Config {
             "max_delete_percent" => config.max_delete_percent = options.number(name),
             "max_deletes" => config.max_deletes = options.number(name),
             "backoff" => config.rate_limiter = exponential(value),
+            "debounce" => config.debounce = debounce(value),
             other => panic!("no setting is called {other:?}"),
         }
     }
     config
+}
+
+/// The setting in the form of scripts: `2s..10s`, with `deletes=now` and `lists` after commas.
+fn debounce(value: &str) -> Option<Debounce> {
+    let mut parts = value.split(',');
+    let (quiet, max_wait) = parts.next()?.split_once("..")?;
+    let mut setting = Debounce {
+        quiet: duration::parse(quiet)?,
+        max_wait: Some(duration::parse(max_wait)?),
+        delivers_deletes_now: false,
+        debounces_lists: false,
+    };
+    for part in parts {
+        match part {
+            "deletes=now" => setting.delivers_deletes_now = true,
+            "lists=true" => setting.debounces_lists = true,
+            other => panic!("{other} is no part of debounce"),
+        }
+    }
+    Some(setting)
 }
 
 fn exponential(range: &str) -> RateLimiter {

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use deltaq_engine::LastReplace;
 use deltaq_engine::command::Outcome;
-use deltaq_engine::config::{AdmissionText, Config, Follow};
+use deltaq_engine::config::{AdmissionText, Config, Debounce, Follow};
 use deltaq_engine::delta::{Delta, DeltaKind, Provenance};
 use deltaq_engine::event::{
-    Appended, Disposition, Ending, Event, EventKind, Failure, Leased, Origin, Queued, ReplaceCounts,
+    Appended, Disposition, Due, Ending, Event, EventKind, Failure, Leased, Origin, Queued, ReplaceCounts,
     ReplaceEnded, ViewChanges,
 };
 use deltaq_engine::follow::{FollowPhase, FollowPosition};
@@ -23,7 +23,9 @@ use deltaq_engine::object::Object;
 use deltaq_engine::object_version::ObjectVersion;
 use deltaq_engine::pointer::Pointer;
 use deltaq_engine::rate_limit::{BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
-use deltaq_engine::schedule::{Backoff, Delay, EventId, Lease, Place, ReadyPosition, ScheduleState};
+use deltaq_engine::schedule::{
+    Backoff, Delay, EventId, Lease, NotBefore, OpenWindow, Place, ReadyPosition, ScheduleState, Window,
+};
 use deltaq_engine::snapshot::{
     KeyState, QueueState, RememberedVersion, SettledLeases, SourceHistory, SourceRecord,
 };
@@ -153,7 +155,7 @@ impl Dice {
             final_state_unknown: self.0.bool(),
             origin: self.origin(),
             provenance: self.provenance(),
-            due: self.maybe(Self::time),
+            due: self.maybe(Self::due),
             object: self.object(),
         }
     }
@@ -183,7 +185,7 @@ impl Dice {
             0 => EventKind::Appended(self.appended()),
             1 => EventKind::Queued(Queued {
                 key: self.key(),
-                due: self.maybe(Self::time),
+                due: self.maybe(Self::due),
                 rate_limited: self.0.bool(),
             }),
             2 => EventKind::Failed { key: self.key() },
@@ -262,6 +264,14 @@ impl Dice {
         Delay { due: self.time(), rv: self.rv() }
     }
 
+    fn due(&mut self) -> Due {
+        if self.0.bool() { Due::At(self.time()) } else { Due::Window(Box::new(self.window())) }
+    }
+
+    fn window(&mut self) -> Window {
+        Window { first: self.time(), quiet_until: self.time(), latest: self.time() }
+    }
+
     fn lease(&mut self) -> Lease {
         Lease {
             token: self.token(),
@@ -288,7 +298,13 @@ impl Dice {
         let (failures, attempt) = (count(), count());
         let backoff = Backoff {
             delay: self.maybe(Self::delay),
-            floor: self.maybe(Self::time),
+            window: self.maybe(|dice| Box::new(OpenWindow::new(dice.window(), dice.rv()))),
+            not_before: self.maybe(|dice| NotBefore {
+                at: dice.time(),
+                rv: dice.rv(),
+                retries: dice.0.bool(),
+                is_floor: dice.0.bool(),
+            }),
             last_error: self.maybe(Self::text),
             failure_expiry: self.maybe(|dice| (dice.time(), dice.rv())),
             oldest_change: self.maybe(Self::event_id),
@@ -372,6 +388,12 @@ impl Dice {
         let mode = self.of(&[Mode::Delta, Mode::Latest, Mode::Keys, Mode::Events]);
         let version = self.maybe(|dice| Pointer::parse(dice.of(&pointers), false).unwrap());
         let resync_period = self.maybe(|dice| dice.setting_span(SEC));
+        let debounce = self.maybe(|dice| Debounce {
+            quiet: Duration::from_micros(dice.0.u64(1..=HOURS_12)),
+            max_wait: dice.maybe(|dice| Duration::from_micros(dice.0.u64(HOURS_12..=2 * HOURS_12))),
+            delivers_deletes_now: dice.0.bool(),
+            debounces_lists: dice.0.bool(),
+        });
         Config {
             admission: self.admission(),
             mode,
@@ -382,6 +404,7 @@ impl Dice {
             lease: Duration::from_micros(self.0.u64(SEC..=HOURS_12)),
             max_failures: self.0.u32(..),
             rate_limiter: self.rate_limiter(),
+            debounce: debounce.filter(|_| mode != Mode::Events),
             resync_period: resync_period.filter(|_| mode != Mode::Keys),
             max_keys: self.0.usize(1..=1_000_000_000),
             max_object_bytes: self.0.usize(2..=1 << 30),

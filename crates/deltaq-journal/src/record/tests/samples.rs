@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use deltaq_engine::LastReplace;
 use deltaq_engine::command::Outcome;
-use deltaq_engine::config::{AdmissionText, Config, Follow};
+use deltaq_engine::config::{AdmissionText, Config, Debounce, Follow};
 use deltaq_engine::delta::{Delta, DeltaKind, Provenance};
 use deltaq_engine::event::{
-    Appended, Disposition, Ending, Event, EventKind, Failure, Leased, Origin, Queued, ReplaceCounts,
+    Appended, Disposition, Due, Ending, Event, EventKind, Failure, Leased, Origin, Queued, ReplaceCounts,
     ReplaceEnded, ViewChanges,
 };
 use deltaq_engine::follow::{FollowPhase, FollowPosition};
@@ -23,7 +23,9 @@ use deltaq_engine::object::Object;
 use deltaq_engine::object_version::ObjectVersion;
 use deltaq_engine::pointer::Pointer;
 use deltaq_engine::rate_limit::{BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
-use deltaq_engine::schedule::{Backoff, Delay, EventId, Lease, Place, ReadyPosition, ScheduleState};
+use deltaq_engine::schedule::{
+    Backoff, Delay, EventId, Lease, NotBefore, OpenWindow, Place, ReadyPosition, ScheduleState, Window,
+};
 use deltaq_engine::snapshot::{
     KeyState, QueueState, RememberedVersion, RemovedKey, SettledLeases, SourceHistory, SourceRecord,
 };
@@ -69,6 +71,10 @@ fn appended(delta: DeltaKind, source: Option<&str>, owner: Option<&str>) -> Appe
     }
 }
 
+fn window() -> Window {
+    Window { first: at(41), quiet_until: at(44), latest: at(51) }
+}
+
 fn trace() -> Trace {
     let text = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     Trace::new(TraceContext::parse(text).unwrap())
@@ -91,7 +97,8 @@ fn appends() -> Vec<EventKind> {
         appended(DeltaKind::Sync, Some("erp"), Some("shop")),
         tombstone,
         Appended { origin: Origin::InitialReplace, ..plain.clone() },
-        Appended { origin: Origin::Resync, due: Some(at(60)), ..plain.clone() },
+        Appended { origin: Origin::Resync, due: Some(Due::At(at(60))), ..plain.clone() },
+        Appended { due: Some(Due::Window(Box::new(window()))), ..plain.clone() },
         Appended { provenance: traced, ..plain },
     ];
     all.map(EventKind::Appended).to_vec()
@@ -131,7 +138,12 @@ pub(super) fn kinds() -> Vec<EventKind> {
     let mut kinds = appends();
     kinds.extend([
         EventKind::Queued(Queued { key: key(), due: None, rate_limited: false }),
-        EventKind::Queued(Queued { key: key(), due: Some(at(60)), rate_limited: true }),
+        EventKind::Queued(Queued { key: key(), due: Some(Due::At(at(60))), rate_limited: true }),
+        EventKind::Queued(Queued {
+            key: key(),
+            due: Some(Due::Window(Box::new(window()))),
+            rate_limited: false,
+        }),
         EventKind::Failed { key: key() },
         EventKind::Dropped { key: key(), origin: Origin::Call },
         EventKind::Dropped { key: key(), origin: Origin::Replace },
@@ -238,6 +250,12 @@ pub(super) fn full_config() -> Config {
             max_wait: Some(Duration::from_mins(5)),
             jitter: 0.25,
         },
+        debounce: Some(Debounce {
+            quiet: Duration::from_secs(2),
+            max_wait: Some(Duration::from_secs(10)),
+            delivers_deletes_now: true,
+            debounces_lists: true,
+        }),
         resync_period: Some(Duration::from_hours(36)),
         max_keys: 1,
         max_object_bytes: 2,
@@ -275,6 +293,18 @@ pub(super) fn delta(rv: u64, kind: DeltaKind) -> Delta {
         final_state_unknown: false,
         coalesced: 0,
         provenance: Provenance::new(Some("erp".into()), Some("erp".into()), None),
+    }
+}
+
+/// All that a key may wait for.
+fn backoff() -> Backoff {
+    Backoff {
+        delay: Some(Delay { due: at(60), rv: Rv::new(42) }),
+        not_before: Some(NotBefore { at: at(60), rv: Rv::new(41), retries: true, is_floor: true }),
+        window: Some(Box::new(OpenWindow::new(window(), Rv::new(41)))),
+        last_error: Some("HTTP 500: \"no\"".into()),
+        failure_expiry: Some((at(86_442), Rv::new(42))),
+        oldest_change: Some(EventId { rv: Rv::new(38), at: at(38) }),
     }
 }
 
@@ -322,18 +352,7 @@ pub(super) fn key_states() -> Vec<KeyState> {
         },
         with(Place::Parked),
         KeyState {
-            schedule_state: ScheduleState::new(
-                Place::Idle,
-                3,
-                4,
-                Backoff {
-                    delay: Some(Delay { due: at(60), rv: Rv::new(42) }),
-                    floor: Some(at(60)),
-                    last_error: Some("HTTP 500: \"no\"".into()),
-                    failure_expiry: Some((at(86_442), Rv::new(42))),
-                    oldest_change: Some(EventId { rv: Rv::new(38), at: at(38) }),
-                },
-            ),
+            schedule_state: ScheduleState::new(Place::Idle, 3, 4, backoff()),
             known: None,
             ..plain.clone()
         },
