@@ -5,7 +5,8 @@ use serde_json::{Map, Value, json};
 use super::reference::reference;
 
 /// Objects inside the settings. In a request, all of their members are optional.
-const PARTS: [&str; 6] = ["RateLimiter", "ItemExponential", "ItemFastSlow", "Bucket", "Retention", "Follow"];
+const PARTS: [&str; 7] =
+    ["RateLimiter", "ItemExponential", "ItemFastSlow", "Bucket", "Debounce", "Retention", "Follow"];
 
 /// The schema of the settings in a request: all members are optional, and null means the default, also inside objects.
 pub(super) fn given(schemas: &mut Map<String, Value>) -> Value {
