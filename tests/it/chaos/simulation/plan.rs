@@ -149,7 +149,8 @@ fn followers(rng: &mut Rng, queues: &[Setup]) -> Vec<FollowerSetup> {
         let mode = *rng.choice(&[Mode::Delta, Mode::Latest, Mode::Events]).unwrap_or(&Mode::Delta);
         let view = if mode == Mode::Events { View::Latest } else { view };
         let follow = Follow { view, ..follow };
-        let config = Arc::new(Config { mode, known_objects: true, ..config });
+        let debounce = config.debounce.filter(|_| mode != Mode::Events);
+        let config = Arc::new(Config { mode, debounce, known_objects: true, ..config });
         let pause_ms = *rng.choice(&[20, 500, 3_000]).unwrap_or(&20);
         followed.push(name.clone());
         followers.push(FollowerSetup { name, config, follow: Arc::new(follow), pause_ms });
