@@ -225,6 +225,7 @@ fn log_start(
         max_reply_bytes_in_flight = settings.server.max_reply_bytes_in_flight,
         max_uncommitted_bytes = settings.storage.max_uncommitted_bytes,
         memory_bytes = settings.memory_bytes,
+        max_held_bytes = settings.queues.max_held_bytes,
         max_queues = settings.queues.max_queues,
         "listening"
     );

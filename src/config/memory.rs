@@ -9,8 +9,9 @@ use std::path::Path;
 use super::Origin;
 use super::layers::Layers;
 
-/// The limits that hold at most this part of the memory, half of it together. The rest is for the queues.
-const PARTS: [(&str, u64); 3] = [
+/// The limits that hold at most this part of the memory, five sixths of it together. The rest is for the process itself.
+const PARTS: [(&str, u64); 4] = [
+    ("queues.max_held_bytes", 3),
     ("server.max_body_bytes_in_flight", 4),
     ("server.max_reply_bytes_in_flight", 8),
     ("storage.max_uncommitted_bytes", 8),
@@ -126,17 +127,18 @@ mod tests {
                 server.max_body_bytes_in_flight >> 20,
                 server.max_reply_bytes_in_flight >> 20,
                 settings.storage.max_uncommitted_bytes >> 20,
+                settings.queues.max_held_bytes >> 20,
             )
         };
-        assert_eq!(limits("", None, None), (4_096, 512, 256));
-        assert_eq!(limits("", None, Some(64 << 30)), (4_096, 512, 256));
-        assert_eq!(limits("", None, Some(2 << 30)), (512, 256, 256));
-        assert_eq!(limits("", None, Some(512 << 20)), (128, 64, 64));
-        assert_eq!(limits("", None, Some(1)), (1, 1, 1));
+        assert_eq!(limits("", None, None), (4_096, 512, 256, 1 << 20));
+        assert_eq!(limits("", None, Some(96 << 30)), (4_096, 512, 256, 32 << 10));
+        assert_eq!(limits("", None, Some(2 << 30)), (512, 256, 256, 682));
+        assert_eq!(limits("", None, Some(512 << 20)), (128, 64, 64, 170));
+        assert_eq!(limits("", None, Some(1)), (1, 1, 1, 1));
         // An explicit setting wins, also if it names the default.
         let file = "[server]\nmax_body_bytes_in_flight = 4294967296\n[storage]\nmax_uncommitted_bytes = 1073741824\n";
         let variable = Some(("DELTAQ_SERVER__MAX_REPLY_BYTES_IN_FLIGHT", "536870912"));
-        assert_eq!(limits(file, variable, Some(512 << 20)), (4_096, 512, 1_024));
+        assert_eq!(limits(file, variable, Some(512 << 20)), (4_096, 512, 1_024, 170));
         let shown = merged(None, [], &Flags::default(), Some(512 << 20)).unwrap().effective();
         let (_, value, origin) =
             shown.iter().find(|(path, ..)| path == "server.max_body_bytes_in_flight").unwrap();

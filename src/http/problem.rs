@@ -2,6 +2,7 @@
 //! error.
 
 mod code;
+mod hint;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use deltaq_engine::command::{DefaultLimit, DeletionGuard};
+use deltaq_engine::command::DeletionGuard;
 use deltaq_engine::event::ReplaceCounts;
 use deltaq_engine::excerpt::cut;
 use deltaq_engine::key::KeyError;
@@ -24,6 +25,8 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 pub use self::code::Code;
+
+use self::hint::hint_of;
 
 /// The field that names the accepted encodings of a body. The header `Accept-Encoding` repeats it.
 pub(super) const ACCEPT_ENCODING: &str = "accept_encoding";
@@ -441,6 +444,11 @@ impl From<Refusal> for Problem {
         let (detail, hint) = (refusal.to_string(), hint_of(&refusal));
         let problem = match refusal {
             Refusal::QueueFull { limit, .. } => Self::new(Code::QueueFull, detail).with("limit", limit),
+            Refusal::MemoryFull { wanted, room } => Self::new(Code::MemoryFull, detail)
+                .with("limit", room.limit)
+                .with("held_bytes", room.held)
+                .with("wanted_bytes", wanted)
+                .with_some("token", room.token.as_deref()),
             Refusal::KeyFull { field, limit, key, index } => Self::new(Code::KeyFull, detail)
                 .with("limit", limit)
                 .with("field", field)
@@ -482,33 +490,6 @@ impl From<Refusal> for Problem {
         };
         problem.hint_some(hint)
     }
-}
-
-/// The hint for a refusal of the engine, in terms of the API.
-fn hint_of(refusal: &Refusal) -> Option<Cow<'static, str>> {
-    Some(Cow::Borrowed(match refusal {
-        Refusal::TooManySequences { .. } => "leave sequence out",
-        Refusal::TooManyReplaces { .. } | Refusal::SequenceBusy { .. } | Refusal::ConfigChanged => REPEAT,
-        Refusal::Follower { follows } => {
-            let hint = format!("send the call to {follows:?}, or detach this queue with follow: null");
-            return Some(hint.into());
-        }
-        Refusal::CountChanged { .. } => "look at the keys again before you repeat the call",
-        Refusal::ImmutableConfig { .. } => "delete the queue first, or use another",
-        Refusal::MassDelete { guard, .. } => match guard {
-            DeletionGuard::Default(DefaultLimit::EmptyList) => {
-                "if the source has ended, repeat the call with allow_empty=true"
-            }
-            DeletionGuard::Default(DefaultLimit::SingleObject) => {
-                "send the whole list as an array, or repeat the call with max_delete_percent=100"
-            }
-            DeletionGuard::Set { .. } | DeletionGuard::Default(_) => {
-                "if the list is complete, repeat the call with max_delete_percent=100"
-            }
-        },
-        Refusal::WrongMode { call: "done", .. } => "settle with ack, which applies the deltas",
-        _ => return None,
-    }))
 }
 
 fn with_counts(problem: Problem, counts: ReplaceCounts) -> Problem {

@@ -197,6 +197,8 @@ pub struct HttpLimits {
     pub max_reply_bytes_in_flight: usize,
     /// Maximum size of the changes that wait to be committed, in bytes.
     pub max_uncommitted_bytes: usize,
+    /// Maximum size of the content of all queues, in bytes.
+    pub max_held_bytes: usize,
     /// The memory from which default limits were derived, in bytes.
     pub memory_bytes: Option<u64>,
     /// Maximum size of the head of a request, in bytes.
@@ -231,6 +233,7 @@ impl HttpLimits {
             max_body_bytes_in_flight: server.max_body_bytes_in_flight,
             max_reply_bytes_in_flight: server.max_reply_bytes_in_flight,
             max_uncommitted_bytes: settings.storage.max_uncommitted_bytes,
+            max_held_bytes: queues.max_held_bytes,
             memory_bytes: settings.memory_bytes,
             max_header_bytes: server.max_header_bytes,
             request_timeout: server.request_timeout.get(),

@@ -10,7 +10,7 @@ use deltaq_journal::writer;
 use deltaq_runtime::clock::Clock;
 use deltaq_runtime::lifecycle::Shutdown;
 use deltaq_service::metrics::Metrics;
-use deltaq_service::{Grants, Partitions, Registry};
+use deltaq_service::{Grants, Memory, Partitions, Registry};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -90,7 +90,8 @@ async fn alone(parts: &Parts<'_>) -> Result<Ready, Error> {
     let (clock, metrics) = ((*clock).clone(), (*metrics).clone());
     let (limits, defaults) = (limits(settings), defaults(settings)?);
     let registry = Registry::new(limits, defaults, clock, journal, (*shutdown).clone(), metrics)
-        .with_tokens(grants.clone(), settings.queues.max_followers_per_token);
+        .with_tokens(grants.clone(), settings.queues.max_followers_per_token)
+        .with_memory(Arc::new(Memory::new(settings.queues.max_held_bytes)));
     let registry = Arc::new(registry);
     let partitions = Arc::new(Partitions::single(registry.clone()));
     partitions.metrics().of_node(None, partitions.count()).owns(partitions.count());
@@ -123,6 +124,7 @@ async fn join(parts: &Parts<'_>, name: String, node: Arc<http::Node>) -> Result<
         metrics: (*metrics).clone(),
         grants: grants.clone(),
         max_followers_per_token: settings.queues.max_followers_per_token,
+        memory: Arc::new(Memory::new(settings.queues.max_held_bytes)),
         options: journal::writer_options(&settings.storage),
         claims: Semaphore::new(CLAIMS_MAX),
         shutdown: (*shutdown).clone(),

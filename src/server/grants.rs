@@ -22,6 +22,10 @@ impl Grants for CurrentGrants {
         let caller = || access.tokens().by_name(token, self.clock.wall_us());
         access.is_open() || caller().is_ok_and(|caller| caller.may(Verb::Read, queue))
     }
+
+    fn are_several(&self) -> bool {
+        self.gate.access.tokens().len() > 1
+    }
 }
 
 impl fmt::Debug for CurrentGrants {

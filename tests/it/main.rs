@@ -19,6 +19,7 @@ mod feeds;
 mod followers;
 mod forwarding;
 mod harness;
+mod held_bytes;
 mod indexes;
 mod journal;
 mod limits;

@@ -402,6 +402,7 @@ export interface QueueStatus {
     leased: number;
     parked: number;
     known: number;
+    held_bytes: number;
     waiters: number;
     has_synced: boolean;
     initial_remaining: number;

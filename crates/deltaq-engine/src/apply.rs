@@ -28,6 +28,7 @@ use super::remembered::RememberedVersions;
 use super::schedule::{EventId, Lease, Place};
 use super::snapshot::{LastReplace, RememberedVersion};
 use super::state::State;
+use super::table::key_bytes;
 use super::time::Time;
 use super::view::{VersionChange, View};
 
@@ -152,7 +153,11 @@ impl State {
         };
         let id = EventId { rv: event.rv, at: event.at };
         let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
+        if entry.changed == Rv::ZERO {
+            self.held_bytes += key_bytes(&entry.key);
+        }
         entry.changed = event.rv;
+        let bytes = changes_objects(&event.kind).then(|| entry.object_bytes());
         let (changes, owner) = (Changes::of(&entry.schedule_state), entry.owner().cloned());
         let before = View::ALL.map(|view| entry.version_in(view));
         let mut applied = match &event.kind {
@@ -166,6 +171,10 @@ impl State {
         self.track_changes(slot, changes, &event.kind, id);
         self.track_owner(slot, owner.as_ref());
         self.track_views(slot, before, event.rv, &mut applied)?;
+        if let Some(before) = bytes {
+            let after = self.table.at(slot).ok_or(NO_ENTRY)?.object_bytes();
+            self.held_bytes = self.held_bytes + after - before;
+        }
         applied.removed = self.drop_if_unused(slot, id)?;
         Ok(applied)
     }
@@ -541,6 +550,7 @@ impl State {
         }
         if entry.schedule_state.failures == 0 {
             let entry = self.table.remove(slot).ok_or(NO_ENTRY)?;
+            self.held_bytes -= key_bytes(&entry.key);
             return Ok(Some((slot, entry.key)));
         }
         if entry.schedule_state.failure_expiry().is_none() {
@@ -555,6 +565,18 @@ impl State {
             self.bucket = self.config.rate_limiter.wait("", 1, self.bucket, at).1;
         }
     }
+}
+
+/// Whether the event may change the deltas or the known object of its key, other than by a lease.
+const fn changes_objects(kind: &EventKind) -> bool {
+    matches!(
+        kind,
+        EventKind::Appended(_)
+            | EventKind::Dropped { .. }
+            | EventKind::Settled { .. }
+            | EventKind::Removed { .. }
+            | EventKind::Seeded { .. }
+    )
 }
 
 const NO_ENTRY: Reason = "the key has no entry";

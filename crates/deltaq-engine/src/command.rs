@@ -22,6 +22,7 @@ mod bounds;
 mod consume;
 mod debounce;
 mod follow;
+mod memory;
 mod produce;
 mod replace;
 mod resync;
@@ -29,6 +30,7 @@ mod sequence;
 mod version;
 
 pub use follow::Taken;
+use memory::new_bytes;
 pub use resync::Seed;
 
 pub use super::comparison::Comparison;
@@ -108,6 +110,8 @@ pub struct ObjectList {
     pub(super) keys: KeySet,
     /// Invariant: the length of the longest object of `items`, in bytes.
     pub(super) longest_bytes: usize,
+    /// What the objects of `items` take at most in the queue, in bytes.
+    pub(super) new_bytes: usize,
 }
 
 impl ObjectList {
@@ -154,6 +158,7 @@ impl ObjectList {
     /// Appends an object.
     pub fn push(&mut self, key: Key, object: Object) {
         self.longest_bytes = self.longest_bytes.max(object.bytes());
+        self.new_bytes += new_bytes(&key, Some(&object));
         self.keys.insert(key.clone());
         self.items.push((key, object));
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::id::{Rv, Source};
+use super::limits::DELTA_BYTES;
 use super::object::Object;
 use super::omit::is_default;
 use super::schedule::EventId;
@@ -236,6 +237,11 @@ impl Deltas {
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.0.as_ref().map_or(0, |list| list.bytes())
+    }
+
+    /// Bytes that the deltas take in memory.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.0.as_ref().map_or(0, |list| list.bytes() + list.len() * DELTA_BYTES)
     }
 
     /// The oldest delta.

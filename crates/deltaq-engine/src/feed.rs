@@ -142,6 +142,12 @@ pub enum NoRows {
 }
 
 impl Feeds {
+    /// Size in bytes of the deleted keys in all feeds, with their last objects.
+    pub(super) fn tombstone_bytes(&self) -> usize {
+        let feeds = [self.latest.as_deref(), self.known.as_deref()];
+        feeds.into_iter().flatten().map(|feed| feed.tombstones.size().1).sum()
+    }
+
     pub(super) fn of(&self, view: View) -> Option<&Feed> {
         match view {
             View::Latest => self.latest.as_deref(),

@@ -16,7 +16,7 @@ impl Queue {
     /// The text names the violated invariant and the key.
     pub fn check(&self) -> Result<(), String> {
         let mut sizes = IndexSizes::default();
-        let (mut known, mut initial_pending, mut pops) = (0, 0, 0);
+        let (mut known, mut initial_pending, mut pops, mut held_bytes) = (0, 0, 0, 0);
         let mut owned: BTreeMap<&Source, Vec<Slot>> = BTreeMap::new();
         let mut last = None;
         let mut entries = 0;
@@ -31,12 +31,14 @@ impl Queue {
             if let Some(owner) = entry.owner() {
                 owned.entry(owner).or_default().push(slot);
             }
+            held_bytes += entry.held_bytes();
             known += usize::from(entry.known.is_some());
             initial_pending += usize::from(entry.initial_pending.is_some());
             pops += usize::from(entry.schedule_state.lease().is_some_and(|lease| lease.pop_id.is_some()));
         }
         for (what, counted, kept) in [
             ("keys", entries, self.state().table.len()),
+            ("bytes", held_bytes, self.state().held_bytes),
             ("known objects", known, self.state().known),
             ("keys of the initial list", initial_pending, self.state().initial_pending),
             ("leases with a pop id", pops, self.state().pops.leases()),

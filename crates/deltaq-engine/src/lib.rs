@@ -52,6 +52,7 @@ pub mod omit;
 pub mod pointer;
 pub mod rate_limit;
 pub mod refusal;
+pub mod room;
 pub mod schedule;
 pub mod snapshot;
 pub mod sources;

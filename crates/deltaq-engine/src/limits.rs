@@ -33,6 +33,10 @@ pub const REMEMBERED_VERSIONS_MAX: usize = 100_000;
 pub const REMEMBERED_VERSIONS_BYTES_MAX: usize = 64 << 20;
 /// Maximum age of a remembered version, in seconds.
 pub const REMEMBERED_VERSIONS_SECS: u64 = 24 * 60 * 60;
+/// What a key takes in memory without its text, deltas and known object, in bytes (approximate).
+pub const KEY_BYTES: usize = 384;
+/// What a delta or a known object takes in memory without its text, in bytes (approximate).
+pub const DELTA_BYTES: usize = 96;
 /// Maximum number of settled leases per queue whose outcome is kept.
 pub const SETTLED_LEASES_MAX: usize = 65_536;
 /// How long the outcome of a settled lease is kept at least, in seconds, unless newer ones exceed the maximum number.

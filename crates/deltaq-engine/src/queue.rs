@@ -46,6 +46,8 @@ pub struct Status {
     pub parked: usize,
     /// Number of known objects.
     pub known: usize,
+    /// Bytes that the keys, deltas and known objects take in memory (approximate).
+    pub held_bytes: usize,
     /// Whether the initial list has been acknowledged.
     pub has_synced: bool,
     /// Number of keys of the initial list that are not acknowledged.
@@ -236,6 +238,13 @@ impl Queue {
             && !self.volatile.replace_jobs.iter().any(ReplaceJob::may_be_first)
     }
 
+    /// Bytes that the keys, deltas and known objects of the queue, and the deleted keys in its feeds, take in memory
+    /// (approximate).
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.state.held_bytes + self.volatile.feeds.tombstone_bytes()
+    }
+
     /// Number of keys of the initial list that are not acknowledged.
     #[must_use]
     pub fn initial_remaining(&self) -> usize {
@@ -252,6 +261,7 @@ impl Queue {
             leased: schedule.leased_len(),
             parked: schedule.parked_len(),
             known: self.state.known,
+            held_bytes: self.held_bytes(),
             has_synced: self.has_synced(),
             initial_remaining: self.state.initial_pending,
             resource_version: self.state.rv,

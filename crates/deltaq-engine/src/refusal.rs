@@ -7,6 +7,7 @@ use deltaq_types::Mode;
 use super::deletion_limit::{DefaultLimit, DeletionGuard};
 use super::event::ReplaceCounts;
 use super::key::Key;
+use super::room::Room;
 
 /// Why a command is refused.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -20,6 +21,14 @@ pub enum Refusal {
         keys: usize,
         /// Number of new keys that the command names.
         wanted: usize,
+    },
+    /// The command takes more memory than there is.
+    #[error("{}", memory_full(*wanted, room))]
+    MemoryFull {
+        /// The bytes that the command adds.
+        wanted: usize,
+        /// The memory that there is.
+        room: Room,
     },
     /// Mode events: the deltas of a key exceed a limit, and deltas are not merged.
     #[error("key {key:?} has no room for another delta: {field} is {limit}", key = key.as_str())]
@@ -123,6 +132,30 @@ pub enum Refusal {
         /// Number of keys in the queue.
         keys: usize,
     },
+}
+
+impl Room {
+    /// Checks that there is room for this many bytes.
+    ///
+    /// # Errors
+    /// [`Refusal::MemoryFull`].
+    pub fn check(&self, wanted: usize) -> Result<(), Refusal> {
+        if wanted == 0 || wanted <= self.limit.saturating_sub(self.held) {
+            return Ok(());
+        }
+        Err(Refusal::MemoryFull { wanted, room: self.clone() })
+    }
+}
+
+/// The text of [`Refusal::MemoryFull`].
+fn memory_full(wanted: usize, room: &Room) -> String {
+    let Room { held, max, token, .. } = room;
+    match token {
+        None => format!("the queues hold {held} bytes, and the call adds {wanted}; max_held_bytes is {max}"),
+        Some(token) => format!(
+            "the queues of the token {token:?} hold {held} bytes, and the call adds {wanted}; the rest of {max} (max_held_bytes) is for other tokens"
+        ),
+    }
 }
 
 /// The text of [`Refusal::MassDelete`]: what would be deleted, and the limits that apply.

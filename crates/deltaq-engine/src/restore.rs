@@ -100,6 +100,7 @@ impl Restore {
             state.sources.key_moved(slot, None, entry.owner());
             state.known += usize::from(entry.known.is_some());
             state.initial_pending += usize::from(entry.initial_pending.is_some());
+            state.held_bytes += entry.held_bytes();
             checkpoints.key_bytes += entry.stored_bytes();
             if let Some(lease) = entry.schedule_state.lease()
                 && let Some(id) = &lease.pop_id

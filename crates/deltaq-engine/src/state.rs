@@ -64,6 +64,8 @@ pub(super) struct State {
     pub(super) known: usize,
     /// Number of keys with a pending delta of the initial list.
     pub(super) initial_pending: usize,
+    /// The sum of the [bytes](Entry::held_bytes) of all entries.
+    pub(super) held_bytes: usize,
 }
 
 impl State {
@@ -94,6 +96,7 @@ impl State {
             versions: RememberedVersions::default(),
             known: 0,
             initial_pending: 0,
+            held_bytes: 0,
         }
     }
 

@@ -18,6 +18,7 @@ mod entry;
 mod paged;
 
 pub use entry::Entry;
+pub(crate) use entry::key_bytes;
 pub(crate) use paged::Paged;
 
 /// The entries of a queue.

@@ -9,6 +9,7 @@ use super::id::{Rv, Sequence, Token};
 use super::indexes::Indexes;
 use super::job::{ReplaceJob, Seeding};
 use super::key::Key;
+use super::room::Room;
 
 /// The part of a queue that is lost at a restart. A rebuilt queue begins with the default.
 #[derive(Debug)]
@@ -33,6 +34,8 @@ pub(super) struct Volatile {
     pub(super) sequence: Option<Sequence>,
     /// Leases of this life that a repeated pop was answered with. Some of them may have ended.
     pub(super) repeated: HashSet<Token>,
+    /// The memory that the next commands may take.
+    pub(super) room: Room,
 }
 
 impl Volatile {
@@ -62,6 +65,7 @@ impl Default for Volatile {
             seeding: None,
             sequence: None,
             repeated: HashSet::new(),
+            room: Room::default(),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq_engine::command::{Comparison, Taken};
-use deltaq_engine::feed::{RowLimit, RowPage};
+use deltaq_engine::feed::{Row, RowLimit, RowPage};
 use deltaq_engine::follow::{Follow, FollowPhase, FollowPosition};
 use deltaq_engine::followed::FollowedEvent;
 use deltaq_engine::id::Rv;
@@ -281,8 +281,10 @@ impl<R> Feeder<'_, R> {
         if are_the_same { Ok(()) } else { Err(Stop::Again) }
     }
 
-    /// Waits until the follower may take rows: the journal has room besides that for calls, and the token has its grant.
-    async fn wait_for_turn(&self) -> Result<(), Stop> {
+    /// Waits until the follower may take rows of this size: the journal has room besides that for calls, there is memory, and the
+    /// token has its grant.
+    async fn wait_for_turn(&self, bytes: usize) -> Result<(), Stop> {
+        self.follower.memory().check(bytes).map_err(Error::from)?;
         if let Some((journal, _)) = self.follower.journal() {
             journal.is_half_empty().await;
         }
@@ -341,8 +343,8 @@ impl Feeder<'_, EventReader> {
         loop {
             // Without events there is nothing that needs room.
             let room = if events.is_empty() { 0 } else { self.wait_for_room().await? };
-            self.wait_for_turn().await?;
             let (now, later) = events.split_at(events.len().min(STEP_ROWS).min(room));
+            self.wait_for_turn(now.iter().map(FollowedEvent::new_bytes).sum()).await?;
             let last = now.last().filter(|_| !later.is_empty());
             let to = last.map_or(end, |last| FollowPosition { after: last.rv, ..self.position });
             let from = self.position;
@@ -444,7 +446,7 @@ impl Feeder<'_, Watcher> {
             if !pairs.is_empty() {
                 compare(pairs.clone()).await;
             }
-            self.wait_for_turn().await?;
+            self.wait_for_turn(now.iter().map(Row::new_bytes).sum()).await?;
             let (taken, commit) =
                 self.follower.change_fairly(|state, at| state.queue.take_rows(at, from, now, to, &pairs))?;
             self.moved(taken)?;
@@ -475,7 +477,7 @@ impl Feeder<'_, Watcher> {
                 keys
             });
             let (gone, from) = (gone.await?, self.position);
-            self.wait_for_turn().await?;
+            self.wait_for_turn(0).await?;
             if !gone.is_empty() {
                 let (swept, commit) =
                     self.follower.change_fairly(|state, now| state.queue.sweep_keys(now, from, &gone))?;

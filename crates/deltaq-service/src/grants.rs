@@ -6,6 +6,11 @@ use std::fmt;
 pub trait Grants: fmt::Debug + Send + Sync + 'static {
     /// Whether the token of this name may read a queue.
     fn may_read(&self, token: &str, queue: &str) -> bool;
+
+    /// Whether there are several tokens.
+    fn are_several(&self) -> bool {
+        false
+    }
 }
 
 /// The grants of a server without tokens.

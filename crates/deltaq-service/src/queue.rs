@@ -41,9 +41,10 @@ use self::leftovers::Leftovers;
 use self::parked_lines::ParkedLines;
 use self::source_reports::SourceReports;
 use super::grants::Grants;
+use super::memory::HeldBytes;
 use super::metrics::{LostPosition, QueueMetrics, Sample, Waiting};
 use super::time::{Moment, QueueClock};
-use super::{Error, Incarnation, JournalError, LeaseId, Name};
+use super::{Error, Incarnation, JournalError, LeaseId, Memory, Name};
 
 /// Maximum number of keys that a part of a read visits under the lock.
 pub(super) const PART_KEYS: usize = 1_000;
@@ -79,6 +80,8 @@ pub struct Handle {
     /// The problems that sources have reported.
     pub(super) source_reports: SourceReports,
     parked_lines: ParkedLines,
+    /// What the queue holds. Changed only under the queue's lock.
+    held_bytes: HeldBytes,
 }
 
 /// The parts of the service that a queue uses.
@@ -93,6 +96,7 @@ pub(super) struct Context {
     pub(super) metrics: Arc<QueueMetrics>,
     pub(super) grants: Arc<dyn Grants>,
     pub(super) long_reads: Arc<LongReads>,
+    pub(super) memory: Arc<Memory>,
     /// Wakes the recovery when a panic has lost the state of a queue.
     pub(super) panicked: Arc<Notify>,
 }
@@ -146,6 +150,8 @@ impl Handle {
             commits.resume(queue.resource_version(), Epoch::default(), commit.clone());
             commits.newest = commit;
         }
+        let held_bytes = context.memory.of_queue(queue.creator());
+        held_bytes.set(queue.held_bytes(), || context.grants.are_several());
         Self {
             meta,
             creator: queue.creator().cloned(),
@@ -162,6 +168,7 @@ impl Handle {
             follow_task: FollowTask::default(),
             source_reports: SourceReports::default(),
             parked_lines: ParkedLines::default(),
+            held_bytes,
         }
     }
 
@@ -445,6 +452,7 @@ impl Handle {
         self.context.metrics.absorb(&mut state.counters);
         let empty = Queue::new(state.queue.config().clone(), Rv::ZERO, self.now());
         let content = std::mem::replace(&mut state.queue, empty);
+        self.note_held(&state);
         drop(state);
         for waiter in waiters {
             let _disconnected =

@@ -26,7 +26,7 @@ use tokio::sync::Notify;
 use super::grants::{Everyone, Grants};
 use super::metrics::{Metrics, Sample};
 use super::queue::{Context, Document, Handle, calendar};
-use super::{Error, Incarnation, Name, QueueShare, lives, task};
+use super::{Error, Incarnation, Memory, Name, QueueShare, lives, task};
 use crate::author::author;
 use crate::calls::commands::DryRun;
 use crate::queue::feed_readers::{LongReads, WatchLimits};
@@ -92,6 +92,7 @@ pub struct Registry {
     followers_changed: Notify,
     grants: Arc<dyn Grants>,
     long_reads: Arc<LongReads>,
+    memory: Arc<Memory>,
     /// Maximum number of followers that one token may set up.
     max_followers_per_token: usize,
     has_tasks: bool,
@@ -178,6 +179,7 @@ impl Registry {
             followers_changed: Notify::new(),
             grants: Arc::new(Everyone),
             long_reads: Arc::default(),
+            memory: Arc::default(),
             max_followers_per_token: usize::MAX,
             has_tasks: true,
             has_left: AtomicBool::new(false),
@@ -189,6 +191,12 @@ impl Registry {
     #[must_use]
     pub fn without_tasks(self) -> Self {
         Self { has_tasks: false, ..self }
+    }
+
+    /// The same registry, whose queues share this memory.
+    #[must_use]
+    pub fn with_memory(self, memory: Arc<Memory>) -> Self {
+        Self { memory, ..self }
     }
 
     /// The settings of new queues.
@@ -238,7 +246,8 @@ impl Registry {
         if let Some(handle) = self.find(name) {
             return Ok(handle);
         }
-        let queue = self.empty_queue()?;
+        let mut queue = self.empty_queue()?;
+        queue.set_room(self.memory.of_queue(creator.token.as_ref()).room(creator.shares));
         match first {
             FirstCall::Produce(calls) => queue.check_calls(calls)?,
             FirstCall::Replace(replace) => queue.check_replace(replace)?,
@@ -445,6 +454,7 @@ impl Registry {
             metrics: self.metrics.of_queue(name),
             grants: self.grants.clone(),
             long_reads: self.long_reads.clone(),
+            memory: self.memory.clone(),
             panicked: self.panicked.clone(),
         }
     }

@@ -247,6 +247,7 @@ impl Handle {
             }
         }
         let has_feed = View::ALL.iter().any(|view| state.queue.has_feed(*view));
+        self.note_held(&state);
         drop(state);
         if !removed.is_empty() {
             drop_in_background(removed);

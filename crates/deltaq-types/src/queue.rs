@@ -72,6 +72,10 @@ pub struct QueueStatus {
     pub parked: u64,
     /// Known objects.
     pub known: u64,
+    /// Bytes that keys, deltas and known objects take in memory (approximate).
+    #[serde(default)]
+    #[schema(required = true)]
+    pub held_bytes: u64,
     /// Pops that wait.
     pub waiters: u64,
     /// Whether the initial list is processed.

@@ -138,6 +138,8 @@ pub struct InfoLimits {
     pub reply_bytes_in_flight: u64,
     /// Maximum bytes of the changes that wait to be committed.
     pub uncommitted_bytes: u64,
+    /// Maximum bytes that the keys, deltas and known objects of all queues take in memory.
+    pub held_bytes: u64,
     /// Maximum number of queues.
     pub queues: u64,
     /// Maximum number of pops that wait at one queue.

@@ -145,6 +145,8 @@ codes! {
         "An NDJSON Replace needs count=N in the query, or a last line {\"$end\":N} after N objects, because a producer that was killed looks like one that has finished. Nothing was changed.";
     QueueFull "queue-full" 429 true "The queue is full"
         "The member \"limit\" is the queue's max_keys (new keys are refused; existing keys still accept deltas) or queues.max_queues. Let workers drain the queue, delete keys, or raise the limit.";
+    MemoryFull "memory-full" 429 true "The queues hold too many bytes"
+        "The member \"limit\" is the number of bytes that the queues may hold: queues.max_held_bytes, or, if the member \"token\" is present, three quarters of what the queues of other tokens leave. A queue counts for the token that created it. Nothing of the request was applied. Pops, settles, reads and deletions are never refused for this reason. Let workers drain queues, delete keys or queues, or raise the limit. GET /v1/queues/{queue}/status shows the bytes of a queue in \"held_bytes\".";
     KeyFull "key-full" 429 true "The key has too many deltas"
         "A queue of mode events merges no deltas. The member \"field\" names the setting that another delta of the key would exceed, max_deltas_per_key or max_bytes_per_key, and \"limit\" is its value. Nothing of the request was applied. Let workers acknowledge deltas of the key, discard the delta that fails, or raise the limit.";
     TooManyWaiters "too-many-waiters" 429 true "Too many pops wait at the queue"

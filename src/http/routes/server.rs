@@ -103,6 +103,7 @@ pub(in crate::http) async fn info(ReadCall { state, context, .. }: ReadCall) -> 
             body_bytes_in_flight: state.limits.max_body_bytes_in_flight as u64,
             reply_bytes_in_flight: state.limits.max_reply_bytes_in_flight as u64,
             uncommitted_bytes: state.limits.max_uncommitted_bytes as u64,
+            held_bytes: state.limits.max_held_bytes as u64,
             queues: limits.max_queues as u64,
             waiters: limits.max_waiters as u64,
         },

@@ -33,6 +33,7 @@ pub fn status(document: &Document) -> QueueStatus {
         leased: status.leased as u64,
         parked: status.parked as u64,
         known: status.known as u64,
+        held_bytes: status.held_bytes as u64,
         waiters: *waiters as u64,
         has_synced: status.has_synced,
         initial_remaining: status.initial_remaining as u64,

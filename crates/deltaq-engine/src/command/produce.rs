@@ -31,7 +31,8 @@ impl Queue {
     /// Applies all `calls` in order, or none of them.
     ///
     /// # Errors
-    /// [`Refusal::WrongMode`], [`Refusal::ObjectTooLarge`], [`Refusal::QueueFull`] or [`Refusal::KeyFull`].
+    /// [`Refusal::WrongMode`], [`Refusal::ObjectTooLarge`], [`Refusal::QueueFull`], [`Refusal::MemoryFull`] or
+    /// [`Refusal::KeyFull`].
     pub fn produce(&mut self, now: Time, calls: &[Call]) -> Result<Produced, Refusal> {
         self.produce_once(now, calls, None)
     }
@@ -124,6 +125,7 @@ impl Queue {
         let deletes_add = self.state().config.delivers_deletes_of_absent_keys();
         let is_add = |call: &Call| call.kind != DeltaKind::Deleted || deletes_add;
         self.check_room(fresh.clone().filter(|(_, call)| is_add(call)).map(|(_, call)| &call.key))?;
+        self.check_memory(fresh.clone().map(|(_, call)| call))?;
         self.check_bounds(fresh)
     }
 

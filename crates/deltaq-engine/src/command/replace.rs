@@ -66,7 +66,7 @@ impl Queue {
         };
         let room =
             self.state().config.max_keys.saturating_sub(self.state().keys() + self.volatile.reserved());
-        let ObjectList { items, keys, longest_bytes } = replace.list;
+        let ObjectList { items, keys, longest_bytes, .. } = replace.list;
         let fits = keys.len() <= room;
         let phase = match fits {
             _ if duplicate => Phase::Duplicate,
@@ -110,7 +110,7 @@ impl Queue {
     /// Makes the checks that need no scan of the queue's keys.
     ///
     /// # Errors
-    /// [`Refusal::WrongMode`], [`Refusal::TooManyReplaces`] or [`Refusal::ObjectTooLarge`]; with a sequence
+    /// [`Refusal::WrongMode`], [`Refusal::TooManyReplaces`], [`Refusal::MemoryFull`] or [`Refusal::ObjectTooLarge`]; with a sequence
     /// [`Refusal::SequenceBusy`] or [`Refusal::TooManySequences`].
     pub fn check_replace(&self, replace: &Replace) -> Result<(), Refusal> {
         self.check_takes_calls()?;
@@ -126,6 +126,9 @@ impl Queue {
         }
         if let Some(sequence) = sequence.filter(|_| !replace.dry_run) {
             self.check_sequence(&sequence)?;
+        }
+        if !replace.dry_run {
+            self.volatile.room.check(replace.list.new_bytes)?;
         }
         let limit = self.state().config.max_object_bytes;
         if replace.list.longest_bytes <= limit {

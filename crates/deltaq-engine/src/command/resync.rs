@@ -77,7 +77,7 @@ impl Queue {
     ///
     /// # Errors
     /// [`Refusal::WrongMode`] in mode keys, [`Refusal::NoKnownObjects`] without a store, [`Refusal::NotEmpty`] while
-    /// keys are ready, delayed, leased or parked, [`Refusal::ObjectTooLarge`], [`Refusal::QueueFull`].
+    /// keys are ready, delayed, leased or parked, [`Refusal::ObjectTooLarge`], [`Refusal::QueueFull`], [`Refusal::MemoryFull`].
     pub fn check_seed(&self, seeds: &[Seed]) -> Result<(), Refusal> {
         self.check_takes_calls()?;
         if !self.state().config.rules().has_objects {
@@ -97,7 +97,8 @@ impl Queue {
         if let Some((index, (_, object, _))) = seeds.iter().enumerate().find(too_large) {
             return Err(Refusal::ObjectTooLarge { limit, bytes: object.bytes(), index });
         }
-        self.check_room(seeds.iter().map(|(key, _, _)| key))
+        self.check_room(seeds.iter().map(|(key, _, _)| key))?;
+        self.check_memory_of_seed(seeds)
     }
 
     /// Begins to seed checked objects: from now on, calls for their keys are newer than the seed, and room for all of

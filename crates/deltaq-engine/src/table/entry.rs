@@ -6,6 +6,7 @@ use crate::delta::{Delta, DeltaKind, Deltas};
 use crate::id::{Rv, Source};
 use crate::key::Key;
 use crate::known::Known;
+use crate::limits::{DELTA_BYTES, KEY_BYTES};
 use crate::mode::ModeRules;
 use crate::object::Object;
 use crate::schedule::{EventId, Lease, Place, ReadyPosition, ScheduleState};
@@ -130,6 +131,18 @@ impl Entry {
         }
     }
 
+    /// Bytes that the entry takes in memory. A text counts for every delta and known object that has it, because texts that are
+    /// shared now may be separate after a restart.
+    pub(crate) fn held_bytes(&self) -> usize {
+        key_bytes(&self.key) + self.object_bytes()
+    }
+
+    /// Bytes that the deltas and the known object take in memory.
+    pub(crate) fn object_bytes(&self) -> usize {
+        let known = self.known.as_ref().map_or(0, |known| known.object.bytes() + DELTA_BYTES);
+        self.waiting.held_bytes() + self.leased.held_bytes() + known
+    }
+
     /// Whether the queue holds anything for the key other than a failure count.
     pub(crate) fn is_held(&self) -> bool {
         self.has_state() || self.schedule_state.has_work()
@@ -139,6 +152,11 @@ impl Entry {
     pub(crate) fn has_state(&self) -> bool {
         !self.waiting.is_empty() || !self.leased.is_empty() || self.known.is_some()
     }
+}
+
+/// Bytes that a key takes in memory without its deltas and its known object.
+pub(crate) fn key_bytes(key: &Key) -> usize {
+    KEY_BYTES + key.as_str().len()
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ mod events;
 mod freshness;
 mod leases;
 mod limits;
+mod memory;
 mod operating;
 mod recovery;
 mod replace;

@@ -86,6 +86,7 @@ impl Handle {
     ) -> Result<(Produced, Vec<FailureState>), Error> {
         let produced = self.command(|queue, now| {
             queue.check_config(config)?;
+            self.set_room(queue);
             let produced = queue.produce_once(now, calls, sequence)?;
             let limited = calls.iter().filter(|call| call.rate_limited);
             Ok((produced, limited.map(|call| queue.failure_state(&call.key)).collect()))
@@ -220,13 +221,17 @@ impl Handle {
         permitted: impl Fn() -> Result<(), E> + Send + 'static,
         kept: impl Send + 'static,
     ) -> Result<Replaced, E> {
+        let mut replace = replace;
+        self.count_changed(&mut replace).await?;
         let mut waiting = Some(replace);
         let mut id = None;
+        let handle = self.clone();
         let replaced = self.long_command(move |queue, now| {
             let _kept = &kept;
             // A refused list stays in `waiting`, so it is not dropped under the lock.
             if let Some(replace) = &waiting {
                 queue.check_config(&config)?;
+                handle.set_room(queue);
                 queue.check_replace(replace)?;
             }
             if let Some(replace) = waiting.take() {
@@ -241,6 +246,21 @@ impl Handle {
             queue.replace_step(now, id, STEP_KEYS).map(|progress| progress.map(Ok))
         });
         replaced.await?
+    }
+
+    /// If there is not enough memory for a whole list that queues only changed objects, counts only those.
+    async fn count_changed(&self, replace: &mut Replace) -> Result<(), Error> {
+        if !replace.only_changed || self.memory().check(replace.list.new_bytes()).is_ok() {
+            return Ok(());
+        }
+        let (mut added, mut from) = (0, 0);
+        while from < replace.list.len() {
+            let (bytes, next) = self.read(|queue, _| queue.changed_bytes(&replace.list, from)).await?;
+            (added, from) = (added + bytes, next);
+            tokio::task::yield_now().await;
+        }
+        replace.list.set_new_bytes(added);
+        Ok(())
     }
 
     /// Queues a `Sync` delta for every known object whose key has no waiting deltas.
@@ -316,11 +336,13 @@ impl Handle {
     ) -> Result<Rv, Error> {
         let mut seeds = seeds.into_iter();
         let mut is_checked = false;
+        let handle = self.clone();
         self.long_command(move |queue, now| {
             let _kept = &kept;
             if !is_checked {
                 queue.advance(now);
                 queue.check_config(&config)?;
+                handle.set_room(queue);
                 queue.check_seed(seeds.as_slice())?;
                 queue.begin_seed(seeds.as_slice());
                 is_checked = true;

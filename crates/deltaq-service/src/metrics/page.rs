@@ -57,7 +57,7 @@ const fn family(name: &'static str, kind: Kind, help: &'static str) -> Family {
 }
 
 /// All families, in the order of the page.
-const FAMILIES: [Family; 20] = [
+const FAMILIES: [Family; 21] = [
     family(
         "workqueue_depth",
         Kind::Gauge(|gauges| count(gauges.depth)),
@@ -94,6 +94,11 @@ const FAMILIES: [Family; 20] = [
         "deltaq_known_objects",
         Kind::Gauge(|gauges| count(gauges.known)),
         "Objects that consumers acknowledged last.",
+    ),
+    family(
+        "deltaq_held_bytes",
+        Kind::Gauge(|gauges| count(gauges.held_bytes)),
+        "Bytes that keys, deltas and known objects take in memory (approximate).",
     ),
     family(
         "deltaq_deltas_total",

@@ -115,6 +115,7 @@ pub(super) struct Gauges {
     /// Number of ready, delayed, leased and parked keys.
     pub(super) items: [usize; 4],
     pub(super) known: usize,
+    pub(super) held_bytes: usize,
     pub(super) oldest_ready_age: Duration,
     pub(super) oldest_unacknowledged_age: Duration,
     pub(super) waiters: usize,
@@ -274,6 +275,7 @@ impl QueueMetrics {
             longest: queue.longest_lease(now).unwrap_or_default(),
             items: [status.ready, status.delayed, status.leased, status.parked],
             known: status.known,
+            held_bytes: status.held_bytes,
             // While the queue is paused, its keys wait on purpose, so their age is reported as 0.
             oldest_ready_age: status.oldest_ready_age.filter(|_| !status.paused).unwrap_or_default(),
             oldest_unacknowledged_age: status.oldest_unacknowledged_age.unwrap_or_default(),
@@ -365,6 +367,7 @@ impl Gauges {
         self.unfinished = self.unfinished.saturating_add(other.unfinished);
         self.longest = self.longest.max(other.longest);
         self.known += other.known;
+        self.held_bytes += other.held_bytes;
         self.oldest_ready_age = self.oldest_ready_age.max(other.oldest_ready_age);
         self.oldest_unacknowledged_age = self.oldest_unacknowledged_age.max(other.oldest_unacknowledged_age);
         self.waiters += other.waiters;

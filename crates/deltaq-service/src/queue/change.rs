@@ -11,6 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use deltaq_engine::id::Rv;
+use deltaq_engine::room::Room;
 use deltaq_engine::time::Time;
 use deltaq_engine::{Counters, Effects, Queue};
 use deltaq_journal::store::QueueId;
@@ -178,6 +179,7 @@ impl Handle {
         self.grant(state, now);
         let grants = std::mem::take(&mut state.grants);
         let effects = state.take_effects(self.journal());
+        self.note_held(state);
         if effects.has_changes() {
             state.last_change = state.queue.resource_version();
         }
@@ -200,6 +202,21 @@ impl Handle {
             self.follow_task.wake.notify_one();
         }
         Unlocked { grants, commit: state.commits.newest.clone(), effects }
+    }
+
+    /// Records how much memory the queue holds.
+    pub(crate) fn note_held(&self, state: &Locked) {
+        self.held_bytes.set(state.queue.held_bytes(), || self.context.grants.are_several());
+    }
+
+    /// Tells the engine how much memory there is.
+    pub(crate) fn set_room(&self, queue: &mut Queue) {
+        queue.set_room(self.memory());
+    }
+
+    /// The memory that there is for the queue.
+    pub(crate) fn memory(&self) -> Room {
+        self.held_bytes.room(self.context.grants.are_several())
     }
 
     /// Grants ready keys to waiting pops, unless the service is draining.

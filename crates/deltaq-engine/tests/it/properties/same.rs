@@ -62,6 +62,7 @@ pub(super) fn refused(refusal: &Refusal) -> Refused {
         Refusal::TooManyReplaces { .. } => Refused::TooManyReplaces,
         Refusal::SequenceBusy { number } => Refused::SequenceBusy { number },
         Refusal::ConfigChanged
+        | Refusal::MemoryFull { .. }
         | Refusal::TooManySequences { .. }
         | Refusal::CountChanged { .. }
         | Refusal::Follower { .. } => panic!("no command of the script causes this"),

@@ -549,6 +549,7 @@ fn exponential(range: &str) -> RateLimiter {
 fn code(refusal: &Refusal) -> &'static str {
     match refusal {
         Refusal::QueueFull { .. } => "queue-full",
+        Refusal::MemoryFull { .. } => "memory-full",
         Refusal::KeyFull { .. } => "key-full",
         Refusal::ObjectTooLarge { .. } => "object-too-large",
         Refusal::WrongMode { .. } => "wrong-mode",
