@@ -199,6 +199,7 @@ impl Handle {
         let mut bytes = 0;
         while backfill.last() < horizon && bytes < BACKFILL_BYTES_MAX {
             let last = backfill.last();
+            let _one_of_few = self.context.long_reads.part().await;
             let rows = journal.reader().journal(*id, last, BACKFILL_PAGE_BYTES).await;
             let rows = rows.map_err(|error| self.unreadable(&error))?;
             if rows.is_empty() {

@@ -11,7 +11,9 @@ use crate::Error;
 use crate::queue::Handle;
 
 /// Approximate number of journal bytes that are searched for a page. A page may be empty.
-const SEARCHED_BYTES: usize = 16 << 20;
+const SEARCHED_BYTES: u64 = 16 << 20;
+/// Approximate number of journal bytes that are in memory at once.
+const READ_BYTES: usize = 2 << 20;
 
 /// A page of a key's history.
 #[derive(Debug)]
@@ -52,23 +54,30 @@ impl Handle {
             Error::PastUnreadable
         };
         let _only_one_of_token = self.context.long_reads.turn().await;
-        let rows = journal.reader().history(*id, before, SEARCHED_BYTES).await;
-        let (rows, below) = rows.map_err(|error| unreadable(&error))?;
-        let (key, seen) = (key.clone(), (before == top).then_some((top, resource_version)));
-        // This searches up to `SEARCHED_BYTES` of JSON, so it must not run on a thread that serves requests.
-        let search = move || search(&rows, &key, before, limit, seen);
-        let found = tokio::task::spawn_blocking(search).await.map_err(|_panic| Error::PastUnreadable)?;
-        history.events = found.events;
-        history.next = found.next.or(below);
-        found.lost.iter().for_each(|error| log(error));
-        match found.error {
-            Some(error) => {
+        let (mut from, mut seen) = (before, (before == top).then_some((top, resource_version)));
+        let mut searched = 0;
+        loop {
+            let _one_of_few = self.context.long_reads.part().await;
+            let rows = journal.reader().history(*id, from, READ_BYTES).await;
+            let (rows, below) = rows.map_err(|error| unreadable(&error))?;
+            searched += rows.iter().map(JournalRow::bytes).sum::<u64>();
+            let (key, rest) = (key.clone(), limit.saturating_sub(history.events.len()));
+            // This searches megabytes of JSON, so it must not run on a thread that serves requests.
+            let search = move || search(&rows, &key, before, rest, seen);
+            let found = tokio::task::spawn_blocking(search).await.map_err(|_panic| Error::PastUnreadable)?;
+            history.events.extend(found.events);
+            history.next = found.next.or(below);
+            found.lost.iter().for_each(|error| log(error));
+            if let Some(error) = found.error {
                 let error = unreadable(&error);
                 // Events that are newer than the damage are returned.
                 history.next = found.next;
-                if history.events.is_empty() { Err(error) } else { Ok(history) }
+                return if history.events.is_empty() { Err(error) } else { Ok(history) };
             }
-            None => Ok(history),
+            let is_full = found.next.is_some() || history.events.len() >= limit || searched >= SEARCHED_BYTES;
+            let Some(below) = below.filter(|_| !is_full) else { return Ok(history) };
+            // The row that begins at `below` is not read again.
+            (from, seen) = (Rv::new(below.get().saturating_sub(1)), found.seen);
         }
     }
 }
@@ -84,6 +93,8 @@ struct Found {
     next: Option<Rv>,
     /// Why the search ended early.
     error: Option<Unreadable>,
+    /// The first event of the last row, and the event before it.
+    seen: Option<(Rv, Rv)>,
 }
 
 /// Searches rows, newest first, for up to `limit` events of a key before `before`. `seen` is the first event of the
@@ -112,7 +123,7 @@ fn search(rows: &[JournalRow], key: &Key, before: Rv, limit: usize, mut seen: Op
             }
         }
     }
-    found
+    Found { seen, ..found }
 }
 
 /// The events of the key in a row, which may be none. `seen` is the first event of the next newer row, and the event

@@ -10,7 +10,7 @@ use deltaq_engine::id::Rv;
 use deltaq_engine::view::View;
 use deltaq_runtime::clock::Clock;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, OwnedMutexGuard};
+use tokio::sync::{Notify, OwnedMutexGuard, Semaphore, SemaphorePermit};
 
 use crate::author::author;
 
@@ -54,23 +54,42 @@ impl VainBackfills {
     }
 }
 
+/// How many of the long reads have a part of a journal in memory at the same time.
+const PARTS_MAX: usize = 4;
+
 /// The reads of all queues that find little in much: backfills, histories, and watches whose filter skips most keys. A
 /// token has one at a time.
-#[derive(Debug, Default)]
-pub(crate) struct LongReads(Mutex<HashMap<Arc<str>, Weak<tokio::sync::Mutex<()>>>>);
+#[derive(Debug)]
+pub(crate) struct LongReads {
+    turns: Mutex<HashMap<Arc<str>, Weak<tokio::sync::Mutex<()>>>>,
+    parts: Semaphore,
+}
+
+impl Default for LongReads {
+    fn default() -> Self {
+        Self { turns: Mutex::default(), parts: Semaphore::new(PARTS_MAX) }
+    }
+}
 
 impl LongReads {
     /// Waits until the token of the caller has no other long read.
     pub(crate) async fn turn(&self) -> Option<OwnedMutexGuard<()>> {
         let token = author().token?;
         let turn = {
-            let mut turns = self.0.lock();
+            let mut turns = self.turns.lock();
             let turn = turns.get(&token).and_then(Weak::upgrade).unwrap_or_default();
             turns.retain(|_, turn| turn.strong_count() > 0);
             turns.insert(token, Arc::downgrade(&turn));
             turn
         };
         Some(turn.lock_owned().await)
+    }
+
+    /// Waits until a long read may load a part of a journal. Dropping the result frees the place, and must not wait for a
+    /// client.
+    pub(crate) async fn part(&self) -> Option<SemaphorePermit<'_>> {
+        // The semaphore is never closed.
+        self.parts.acquire().await.ok()
     }
 }
 
