@@ -376,6 +376,25 @@ fn the_other_commands_reach_their_operations() {
 }
 
 #[test]
+fn changes_are_debounced() {
+    let server = Server::in_memory();
+    let object = |key: &str| json!({"key": key}).to_string();
+    server.run(&["add", "q", &object("a"), "--debounce", "1h", "--max-wait", "2h"]).ok();
+    server.run(&["update", "q", &object("b"), "--debounce", "1h", "--max-wait", "1h"]).ok();
+    server.run(&["add", "q", &object("c"), "--debounce", "1h"]).ok();
+    server.run(&["delete", "q", &object("c"), "--debounce", "3h", "--max-wait", "3h"]).ok();
+    let mut ends = Vec::new();
+    for key in ["a", "b", "c"] {
+        let explained = server.json(&["explain", "q", key]);
+        assert_eq!(explained["reason"], "debouncing", "{explained}");
+        let instant = |name: &str| explained[name].as_str().expect("an instant").to_owned();
+        ends.push((instant("due_at"), instant("latest_at")));
+    }
+    // Only the first key may wait longer than its quiet time, and the third one waits for its deletion.
+    assert!(ends[0].0 < ends[0].1 && ends[1].0 == ends[1].1 && ends[2].0 > ends[1].0, "{ends:?}");
+}
+
+#[test]
 fn every_key_can_be_read() {
     let server = Server::durable();
     let keys = [
