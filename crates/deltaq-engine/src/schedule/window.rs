@@ -131,7 +131,7 @@ impl ScheduleState {
         self.window().is_some_and(|open| is_closed || open.times.due() <= now)
     }
 
-    /// Whether the window is where it must wait: that of an idle key in the index, not later than the key is due.
+    /// Whether the index has the window of an idle key, no later than the key is due, and no other window.
     pub(crate) fn keeps_window(&self) -> bool {
         let Some(window) = self.window() else { return true };
         match &self.place {
