@@ -84,11 +84,20 @@ impl HeldBytes {
             return;
         }
         let Self { memory, owner, .. } = self;
+        let is_shared = owner.token.is_some() && shares();
         let change = bytes.wrapping_sub(before);
-        let held = owner.held.fetch_add(change, Ordering::Relaxed).wrapping_add(change);
-        let counted = if owner.token.is_some() && shares() { held.min(self.limit()) } else { held };
-        let before = owner.counted.swap(counted, Ordering::Relaxed);
-        memory.counted.fetch_add(counted.wrapping_sub(before), Ordering::Relaxed);
+        let mut held = owner.held.fetch_add(change, Ordering::SeqCst).wrapping_add(change);
+        // Another queue of the token may change at once. Whoever is last counts both.
+        loop {
+            let counted = if is_shared { held.min(self.limit()) } else { held };
+            let before = owner.counted.swap(counted, Ordering::SeqCst);
+            memory.counted.fetch_add(counted.wrapping_sub(before), Ordering::SeqCst);
+            let now = owner.held.load(Ordering::SeqCst);
+            if now == held {
+                return;
+            }
+            held = now;
+        }
     }
 
     /// What the queues of the token may hold, if there are others.
@@ -118,6 +127,8 @@ impl Drop for HeldBytes {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Barrier;
+
     use super::*;
 
     const MAX: usize = 1_600;
@@ -172,6 +183,27 @@ mod tests {
         assert!(queue.room(false).check(100).is_ok() && queue.room(false).check(101).is_err());
         assert!(without.room(true).check(100).is_ok() && without.room(true).check(101).is_err());
         assert!(queue.room(false).check(0).is_ok());
+    }
+
+    #[test]
+    fn queues_that_change_at_once_are_all_counted() {
+        let memory = Arc::new(Memory::new(usize::MAX));
+        let queues = [memory.of_queue(Some(&token("a"))), memory.of_queue(Some(&token("a")))];
+        let (together, wrong) = (Barrier::new(queues.len()), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for queue in &queues {
+                scope.spawn(|| {
+                    for bytes in 1..=50_000 {
+                        together.wait();
+                        queue.set(bytes, || false);
+                        together.wait();
+                        let is_exact = memory.counted.load(Ordering::SeqCst) == 2 * bytes;
+                        wrong.fetch_add(usize::from(!is_exact), Ordering::SeqCst);
+                    }
+                });
+            }
+        });
+        assert_eq!(wrong.into_inner(), 0);
     }
 
     #[test]
