@@ -126,7 +126,7 @@ impl Operation {
         static OF_CHANGE: [HeaderName; 2] = [header::IF_MATCH, header::IF_NONE_MATCH];
         match self.id {
             Some("get_settings" | "get_latest" | "get_known" | "get_object_of") => &OF_READ,
-            Some("put_queue" | "patch_queue") => &OF_CHANGE,
+            Some("put_queue" | "patch_queue" | "add" | "update" | "delete") => &OF_CHANGE,
             _ => &[],
         }
     }

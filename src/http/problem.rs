@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use deltaq_engine::command::DeletionGuard;
 use deltaq_engine::event::ReplaceCounts;
 use deltaq_engine::excerpt::cut;
+use deltaq_engine::id::Rv;
 use deltaq_engine::key::KeyError;
 use deltaq_engine::object::SyntaxError;
 use deltaq_engine::object_version::VersionError;
@@ -141,7 +142,7 @@ impl Problem {
 
     /// Adds a field, if there is a value.
     #[must_use]
-    fn with_some(self, name: &str, value: Option<impl Into<Value>>) -> Self {
+    pub(super) fn with_some(self, name: &str, value: Option<impl Into<Value>>) -> Self {
         match value {
             Some(value) => self.with(name, value),
             None => self,
@@ -483,6 +484,12 @@ impl From<Refusal> for Problem {
             }
             Refusal::NoKnownObjects => Self::new(Code::NoKnownObjects, detail),
             Refusal::NotEmpty { waiting } => Self::new(Code::NotEmpty, detail).with("waiting", waiting),
+            Refusal::PreconditionFailed { key, version, index } => {
+                Self::new(Code::PreconditionFailed, detail)
+                    .with("key", key.as_str())
+                    .with("resource_version", version.map(Rv::get))
+                    .with("index", index)
+            }
             Refusal::CountChanged { count, .. } => Self::new(Code::CountChanged, detail).with("count", count),
             Refusal::ImmutableConfig { field, .. } => {
                 Self::new(Code::ImmutableConfig, detail).with("field", field)

@@ -10,6 +10,7 @@ pub(super) mod context;
 pub(super) mod cursor;
 pub(super) mod debounce;
 pub(super) mod documents;
+pub(super) mod entity_tags;
 pub(super) mod invalid;
 pub(super) mod params;
 pub(super) mod received;

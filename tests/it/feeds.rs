@@ -38,7 +38,7 @@ fn registry(clock: Clock) -> Registry {
 
 fn queue(registry: &Registry, name: &str) -> Arc<Handle> {
     let name = Name::new(name).expect("a name");
-    registry.get_or_create(&name, FirstCall::Produce(&[]), &Creator::default()).expect("it is created")
+    registry.get_or_create(&name, FirstCall::Produce(&[], &[]), &Creator::default()).expect("it is created")
 }
 
 fn call(key: &str) -> Call {

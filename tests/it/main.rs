@@ -15,6 +15,7 @@ mod chaos;
 mod compression;
 mod conformance;
 mod contract;
+mod expectations;
 mod feeds;
 mod followers;
 mod forwarding;

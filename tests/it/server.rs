@@ -20,6 +20,7 @@ mod looking;
 mod panics;
 mod pop_replies;
 mod popping;
+mod preconditions;
 mod queues;
 mod replacing;
 mod requests;

@@ -59,7 +59,7 @@ async fn queue() -> (Arc<Registry>, Arc<Handle>) {
     let (clock, shutdown) = (Clock::system(), Shutdown::manual(HOUR));
     let registry = node::start(&FakeStore::default(), &clock, &shutdown, u64::MAX).await.expect("it starts");
     let name = Name::new("q").expect("a name");
-    let created = registry.get_or_create(&name, FirstCall::Produce(&[]), &Creator::default());
+    let created = registry.get_or_create(&name, FirstCall::Produce(&[], &[]), &Creator::default());
     let handle = created.expect("it can be created");
     (registry, handle)
 }

@@ -188,6 +188,8 @@ class Requests(unittest.TestCase):
             calls.resync("q"),
             calls.seed("q", []),
             calls.add("q", key="a", rate_limited=True),
+            calls.deltas("q", [{"type": "Deleted", "key": "a", "expected_version": 0}]),
+            calls.deltas("q", [{"type": "Deleted", "key": "a", "expected_version": 7}], skip_invalid=True),
             *selecting,
         ]
         marked += [calls.put_settings("q", if_none_match="*"), calls.patch_settings("q", {}, if_match='"1"')]

@@ -183,6 +183,8 @@ export interface DeltaCall<T> {
     /** Only with `debounce`: the longest wait, at least `debounce`; default 10 times `debounce`. */
     max_wait?: Duration;
     final_state_unknown?: boolean;
+    /** The `resource_version` that the newest object of the key must have, or 0 for no object; otherwise the whole batch is refused. */
+    expected_version?: number;
 }
 
 /** An object to store as known without queueing a delta. */

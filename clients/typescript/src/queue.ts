@@ -74,7 +74,8 @@ export type Selection = readonly string[] | { error: string } | { all: true };
  *
  * A call is repeated if its problem is retryable or if there was no reply. If only the reply was lost, a repeated add, update or delete may queue its
  * deltas twice; `source` and `sequence` prevent that. `purge`, `deleteQueue`, `promote`, `redrive`, `discard`, `resync` and a rate-limited `addKey` are
- * not repeated if they may have been applied. Nor are `putSettings` and `patchSettings` with a condition, because a repeat would be refused.
+ * not repeated if they may have been applied. Nor are `putSettings` and `patchSettings` with a condition, and `deltas` with an `expected_version`, because
+ * a repeat would be refused.
  */
 export class Queue<T> {
     readonly name: string;
@@ -185,7 +186,8 @@ export class Queue<T> {
 
     /** Queues a mixed batch, all or none. With `skip_invalid`, deltas with an invalid object are left out, however many they are. */
     deltas(deltas: readonly DeltaCall<T | string>[], options: ProduceOptions & { skip_invalid?: boolean } = {}): Promise<Produced> {
-        return this.#produce("deltas", { skip_invalid: options.skip_invalid }, options, enclosedText(deltas));
+        const expects = deltas.some(delta => typeof delta.expected_version === "number");
+        return this.#produce("deltas", { skip_invalid: options.skip_invalid }, options, enclosedText(deltas), expects);
     }
 
     /** Queues a `Sync` delta for each known key that has no waiting change and is neither leased nor parked. */

@@ -242,8 +242,10 @@ test("a call that would count twice is repeated only if it was certainly not app
     assert.equal(requests, 4);
     await assert.rejects(queue.seed([{ object: { key: "k" } }]), { code: "journal-unavailable" });
     assert.equal(requests, 5);
+    await assert.rejects(queue.deltas([{ type: "Deleted", key: "k", expected_version: 0 }]), { code: "journal-unavailable" });
+    assert.equal(requests, 6);
     await assert.rejects(queue.addKey("k"), { code: "journal-unavailable" });
-    assert.equal(requests, 10);
+    assert.equal(requests, 11);
 });
 
 test("a call that would count twice is repeated if there was no connection", async t => {

@@ -111,6 +111,14 @@ macro_rules! setter {
             self
         }
     };
+    // The number of a call, with which a repeated call has no effect.
+    (numbered $(#[$doc:meta])* $name:ident $parameter:literal) => {
+        $(#[$doc])*
+        pub fn $name(mut self, value: u64) -> Self {
+            self.request = self.request.query($parameter, value).map($crate::call::Call::repeatable);
+            self
+        }
+    };
     // A parameter that makes a repeated call have another effect.
     (once $(#[$doc:meta])* $name:ident $parameter:literal) => {
         $(#[$doc])*

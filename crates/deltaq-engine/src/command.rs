@@ -21,6 +21,7 @@ mod admin;
 mod bounds;
 mod consume;
 mod debounce;
+mod expected;
 mod follow;
 mod memory;
 mod produce;
@@ -29,6 +30,7 @@ mod resync;
 mod sequence;
 mod version;
 
+pub use expected::{Expected, Versions};
 pub use follow::Taken;
 use memory::new_bytes;
 pub use resync::Seed;

@@ -6,6 +6,7 @@ use deltaq_types::Mode;
 
 use super::deletion_limit::{DefaultLimit, DeletionGuard};
 use super::event::ReplaceCounts;
+use super::id::Rv;
 use super::key::Key;
 use super::room::Room;
 
@@ -117,6 +118,16 @@ pub enum Refusal {
         expected: u64,
         /// The number of keys that the command would have changed.
         count: u64,
+    },
+    /// The newest object of a key is not the one that the caller expects.
+    #[error("the newest object of key {key:?} is not the expected one", key = key.as_str())]
+    PreconditionFailed {
+        /// The key.
+        key: Key,
+        /// The version of its newest object; `None` if there is no object.
+        version: Option<Rv>,
+        /// Index of the expectation in the request, from 0.
+        index: usize,
     },
     /// The queue follows another queue, so it takes no calls of producers.
     #[error("the queue follows {follows:?} and takes its objects from there")]

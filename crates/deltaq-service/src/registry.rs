@@ -8,7 +8,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use deltaq_engine::command::{Call, Replace};
+use deltaq_engine::command::{Call, Expected, Replace};
 use deltaq_engine::config::Config;
 use deltaq_engine::id::Rv;
 use deltaq_engine::lives::Birth;
@@ -59,8 +59,8 @@ pub struct Creator {
 /// The produce call that creates a queue, unless the queue exists.
 #[derive(Clone, Copy, Debug)]
 pub enum FirstCall<'c> {
-    /// Add, Update or Delete.
-    Produce(&'c [Call]),
+    /// Add, Update or Delete, and what they expect.
+    Produce(&'c [Call], &'c [Expected]),
     /// A Replace.
     Replace(&'c Replace),
     /// A Resync.
@@ -249,7 +249,7 @@ impl Registry {
         let mut queue = self.empty_queue()?;
         queue.set_room(self.memory.of_queue(creator.token.as_ref()).room(creator.shares));
         match first {
-            FirstCall::Produce(calls) => queue.check_calls(calls)?,
+            FirstCall::Produce(calls, expected) => queue.check_calls(calls, expected)?,
             FirstCall::Replace(replace) => queue.check_replace(replace)?,
             FirstCall::Resync => queue.check_resync()?,
             FirstCall::Seed(seeds) => queue.check_seed(seeds)?,

@@ -136,6 +136,11 @@ pub struct DeltaCall<'a> {
     /// Only with `Deleted`: the deletion was inferred, and the object may be older than the last state.
     #[serde(default, deserialize_with = "strict::flag", skip_serializing_if = "std::ops::Not::not")]
     pub final_state_unknown: bool,
+    /// The `resource_version` that the newest object of the key must have, or 0 if there must be none. Otherwise the whole
+    /// batch is refused with 412 `precondition-failed`.
+    #[serde(default, deserialize_with = "strict::whole", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<terms::Count>)]
+    pub expected_version: Option<u64>,
 }
 
 /// The types of delta that a producer may send.

@@ -61,11 +61,13 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Members<A> {
     }
 }
 
+/// How the errors of values begin. In the errors of [`Named`], the name of the field and `: ` stand before them.
+pub const VALUE_ERRORS: [&str; 3] = ["invalid type", "invalid value", "unknown variant"];
+
 /// The error of a value with the name of its field, unless the error already names one.
 fn named<E: Error>(name: &str, error: E) -> E {
     let text = error.to_string();
-    let is_of_value =
-        ["invalid type", "invalid value", "unknown variant"].iter().any(|kind| text.starts_with(kind));
+    let is_of_value = VALUE_ERRORS.iter().any(|kind| text.starts_with(kind));
     if is_of_value { E::custom(format_args!("{name}: {text}")) } else { error }
 }
 

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use deltaq_client::Error;
 use deltaq_runtime::causes::with_causes;
+use deltaq_types::ProblemDocument;
 
 use crate::http::problem::Code;
 
@@ -126,7 +127,7 @@ impl Failure {
             return None;
         };
         let problem = error.problem()?;
-        let is_replaced = own_advice(&problem.code).is_some() && !HINTED.contains(&problem.code.as_str());
+        let is_replaced = own_advice(problem).is_some() && !HINTED.contains(&problem.code.as_str());
         problem.hint.as_deref().filter(|_| !is_replaced)
     }
 
@@ -232,7 +233,7 @@ fn advice_of(error: &Error) -> Option<String> {
         Error::Problem(problem) => problem,
         _ => return None,
     };
-    if let Some(advice) = own_advice(&problem.code) {
+    if let Some(advice) = own_advice(problem) {
         return Some(advice.to_owned());
     }
     let known = Code::ALL.iter().find(|known| known.name() == problem.code);
@@ -243,8 +244,8 @@ fn advice_of(error: &Error) -> Option<String> {
 const HINTED: [&str; 3] = ["invalid-config", "invalid-parameter", "invalid-request"];
 
 /// Advice on a problem in terms of the command line.
-fn own_advice(code: &str) -> Option<&'static str> {
-    Some(match code {
+fn own_advice(problem: &ProblemDocument) -> Option<&'static str> {
+    Some(match problem.code.as_str() {
         "unauthorized" => {
             "give a token with --token-file or DELTAQ_TOKEN, or a certificate with --cert-file and --key-file if the server asks for one"
         }
@@ -252,6 +253,10 @@ fn own_advice(code: &str) -> Option<&'static str> {
             "the operators of the server can add the grant to the token in the token file, and reload it (SIGHUP)"
         }
         "queue-not-found" => "deltaq queues lists the queues; deltaq queue create NAME creates one",
+        // The settings of a queue have no place in a list.
+        "precondition-failed" if problem.index.is_some() => {
+            "deltaq latest QUEUE KEY shows the newest object and its version: make the change in that object, and send it with that version"
+        }
         "precondition-failed" => {
             "the queue exists: deltaq queue configure QUEUE changes some of its settings, --replace replaces all of them"
         }

@@ -3,7 +3,7 @@
 use clap::Args;
 use deltaq_client::{Body, Call};
 use deltaq_types::name::Name;
-use deltaq_types::{ForgetBody, KeysCount, Produced};
+use deltaq_types::{DeltaCall, DeltaCallType, ForgetBody, KeysCount, Produced};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -82,8 +82,11 @@ pub struct Add {
     #[arg(long, value_name = "DURATION", requires = "debounce")]
     pub max_wait: Option<String>,
     /// Mode keys: the keys wait as after a failure, and this call counts as one (AddRateLimited).
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["if_version", "if_absent"])]
     pub rate_limited: bool,
+    /// What the call expects of the key.
+    #[command(flatten)]
+    pub expected: Expectation,
 }
 
 /// `deltaq update`.
@@ -112,6 +115,9 @@ pub struct Update {
     /// The longest wait of a debounced change [default: 10 times --debounce].
     #[arg(long, value_name = "DURATION", requires = "debounce")]
     pub max_wait: Option<String>,
+    /// What the call expects of the key.
+    #[command(flatten)]
+    pub expected: Expectation,
 }
 
 /// `deltaq delete`.
@@ -137,6 +143,20 @@ pub struct Delete {
     /// The longest wait of a debounced change [default: 10 times --debounce].
     #[arg(long, value_name = "DURATION", requires = "debounce")]
     pub max_wait: Option<String>,
+    /// What the call expects of the key.
+    #[command(flatten)]
+    pub expected: Expectation,
+}
+
+/// The object that the key of a change must have.
+#[derive(Debug, Clone, Args)]
+pub struct Expectation {
+    /// Change a single object only if the newest object of its key has this resource version, which `deltaq latest` shows.
+    #[arg(long, value_name = "VERSION", value_parser = clap::value_parser!(u64).range(1..))]
+    pub if_version: Option<u64>,
+    /// Change a single object only if the queue has no object of its key.
+    #[arg(long, conflicts_with = "if_version")]
+    pub if_absent: bool,
 }
 
 /// `deltaq deltas`.
@@ -144,7 +164,7 @@ pub struct Delete {
 pub struct Deltas {
     /// The queue; it is created if the server allows that.
     pub queue: Name,
-    /// The deltas {"type","key","object","source","delay","debounce","max_wait"}: JSON text, a file, or - for stdin.
+    /// The deltas {"type","key","object","delay","expected_version",...}: JSON text, a file, or - for stdin.
     #[arg(value_name = "DELTAS")]
     pub input: Option<String>,
     /// The producer of the deltas without a source.
@@ -186,7 +206,7 @@ struct Batches<'a> {
 }
 
 impl Execute for Add {
-    const OPERATIONS: &'static [&'static str] = &["add"];
+    const OPERATIONS: &'static [&'static str] = &["add", "deltas"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
         let rate_limited = self.rate_limited.then(|| "true".to_owned());
@@ -199,12 +219,16 @@ impl Execute for Add {
         ];
         let calls =
             Batches { session, operation: "add", queue: &self.queue, parameters, sequence: self.sequence };
-        calls.run(&self.key, self.objects.as_deref()).await
+        let objects = self.objects.as_deref();
+        match self.expected.version() {
+            Some(version) => calls.expecting(version, DeltaCallType::Added, &self.key, objects).await,
+            None => calls.run(&self.key, objects).await,
+        }
     }
 }
 
 impl Execute for Update {
-    const OPERATIONS: &'static [&'static str] = &["update"];
+    const OPERATIONS: &'static [&'static str] = &["update", "deltas"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
         let parameters = vec![
@@ -215,15 +239,16 @@ impl Execute for Update {
         ];
         let calls =
             Batches { session, operation: "update", queue: &self.queue, parameters, sequence: self.sequence };
-        if self.key.is_some() {
-            return calls.single(self.key.as_deref(), self.objects.as_deref()).await;
+        let (keys, objects) = (self.key.as_slice(), self.objects.as_deref());
+        match self.expected.version() {
+            Some(version) => calls.expecting(version, DeltaCallType::Updated, keys, objects).await,
+            None => calls.run(keys, objects).await,
         }
-        calls.input(self.objects.as_deref()).await
     }
 }
 
 impl Execute for Delete {
-    const OPERATIONS: &'static [&'static str] = &["delete"];
+    const OPERATIONS: &'static [&'static str] = &["delete", "deltas"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
         let parameters = vec![
@@ -233,7 +258,11 @@ impl Execute for Delete {
         ];
         let calls =
             Batches { session, operation: "delete", queue: &self.queue, parameters, sequence: self.sequence };
-        calls.run(&self.key, self.objects.as_deref()).await
+        let objects = self.objects.as_deref();
+        match self.expected.version() {
+            Some(version) => calls.expecting(version, DeltaCallType::Deleted, &self.key, objects).await,
+            None => calls.run(&self.key, objects).await,
+        }
     }
 }
 
@@ -273,6 +302,13 @@ impl Execute for Forget {
     }
 }
 
+impl Expectation {
+    /// The version that the key must have: 0 for no object. `None` if the call does not depend on it.
+    fn version(&self) -> Option<u64> {
+        self.if_version.or_else(|| self.if_absent.then_some(0))
+    }
+}
+
 impl Batches<'_> {
     /// Sends keys without objects, one object with its key, or an input.
     async fn run(&self, keys: &[String], objects: Option<&str>) -> Result<(), Failure> {
@@ -296,6 +332,48 @@ impl Batches<'_> {
             Some(object) => Body::Json(Input::open(Some(object))?.text()?.into_bytes().into()),
         };
         let call = self.call()?.query("key", key).body(body);
+        let mut total = Total::default();
+        total.add(self.session.client.fetch(call).await?)?;
+        total.report(self.session, self.queue)
+    }
+
+    /// Sends one object, or one key, if the key has the version. Entries of a batch can expect a version.
+    async fn expecting(
+        &self,
+        version: u64,
+        kind: DeltaCallType,
+        keys: &[String],
+        object: Option<&str>,
+    ) -> Result<(), Failure> {
+        let refused =
+            |why: &str| Failure::Usage(format!("--if-version and --if-absent take a single object{why}"));
+        let text = match (keys, object) {
+            ([], object) | ([_], object @ Some(_)) => Some(Input::open(object)?.text()?),
+            ([_], None) => None,
+            _ => return Err(refused("")),
+        };
+        let object: Option<&RawValue> = text
+            .as_deref()
+            .map(serde_json::from_str)
+            .transpose()
+            .map_err(|error: serde_json::Error| refused(&format!(": {error}")))?;
+        if object.is_some_and(|object| object.get().starts_with('[')) {
+            return Err(refused(""));
+        }
+        let option = |name| self.parameters.iter().find(|(own, _)| *own == name)?.1.clone();
+        let delta = DeltaCall {
+            kind,
+            key: keys.first().cloned(),
+            object,
+            source: None,
+            delay: option("delay"),
+            debounce: option("debounce"),
+            max_wait: option("max_wait"),
+            final_state_unknown: false,
+            expected_version: Some(version),
+        };
+        let call = self.session.on_queue("deltas", self.queue)?.query("sequence", self.sequence);
+        let call = call.query("source", option("source")).json(&[delta]);
         let mut total = Total::default();
         total.add(self.session.client.fetch(call).await?)?;
         total.report(self.session, self.queue)

@@ -9,7 +9,7 @@ use crate::http::openapi::params::{
     WatchQuery, WorkersQuery,
 };
 use crate::http::operation::{BodyKind, Class, Operation, Permission};
-use crate::http::request::call::{Handler, with_body, with_head, without_body};
+use crate::http::request::call::{Handler, conditional, with_body, without_body};
 use crate::http::routes::{
     console, consume, history, indexes, items, parked, produce, queues, server, settings, sources, views,
     watch,
@@ -88,17 +88,17 @@ operations! {
     GET    "/v1/queues/{queue}"                get_queue      OnQueue(Read)    Read      Ignored  []                long  without_body queues::get;
     GET    "/v1/queues/{queue}/status"         get_status     OnQueue(Read)    Read      Ignored  []                long  without_body queues::status;
     GET    "/v1/queues/{queue}/settings"       get_settings   OnQueue(Read)    Read      Ignored  []                long  without_body settings::get;
-    PUT    "/v1/queues/{queue}"                put_queue      OnQueue(Admin)   Write     Settings [SettingsQuery]   long  with_head    settings::put;
-    PATCH  "/v1/queues/{queue}"                patch_queue    OnQueue(Admin)   Write     Patch    [SettingsQuery]   long  with_head    settings::patch;
+    PUT    "/v1/queues/{queue}"                put_queue      OnQueue(Admin)   Write     Settings [SettingsQuery]   long  conditional  settings::put;
+    PATCH  "/v1/queues/{queue}"                patch_queue    OnQueue(Admin)   Write     Patch    [SettingsQuery]   long  conditional  settings::patch;
     DELETE "/v1/queues/{queue}"                delete_queue   OnQueue(Admin)   Write     Ignored  [DeleteQueueQuery] long without_body queues::delete;
     POST   "/v1/queues/{queue}/pause"          pause_queue    OnQueue(Admin)   Write     Empty    []                long  with_body    queues::pause;
     POST   "/v1/queues/{queue}/resume"         resume_queue   OnQueue(Admin)   Write     Empty    []                long  with_body    queues::resume;
     POST   "/v1/queues/{queue}/close"          close_queue    OnQueue(Admin)   Wait      Empty    [CloseQuery]      long  with_body    queues::close;
     POST   "/v1/queues/{queue}/reopen"         reopen_queue   OnQueue(Admin)   Write     Empty    []                long  with_body    queues::reopen;
     POST   "/v1/queues/{queue}/purge"          purge_queue    OnQueue(Admin)   Write     Empty    []                long  with_body    queues::purge;
-    POST   "/v1/queues/{queue}/add"            add            OnQueue(Produce) Write     Objects  [AddQuery]        quick with_body    produce::add;
-    POST   "/v1/queues/{queue}/update"         update         OnQueue(Produce) Write     Objects  [UpdateQuery]     quick with_body    produce::update;
-    POST   "/v1/queues/{queue}/delete"         delete         OnQueue(Produce) Write     Objects  [DeleteQuery]     quick with_body    produce::delete;
+    POST   "/v1/queues/{queue}/add"            add            OnQueue(Produce) Write     Objects  [AddQuery]        quick conditional  produce::add;
+    POST   "/v1/queues/{queue}/update"         update         OnQueue(Produce) Write     Objects  [UpdateQuery]     quick conditional  produce::update;
+    POST   "/v1/queues/{queue}/delete"         delete         OnQueue(Produce) Write     Objects  [DeleteQuery]     quick conditional  produce::delete;
     POST   "/v1/queues/{queue}/replace"        replace        OnQueue(Produce) List      Objects  [ReplaceQuery]    long  with_body    produce::replace;
     POST   "/v1/queues/{queue}/deltas"         deltas         OnQueue(Produce) Write     Objects  [DeltasQuery]     long  with_body    produce::deltas;
     POST   "/v1/queues/{queue}/resync"         resync         OnQueue(Produce) Write     Empty    []                long  with_body    produce::resync;

@@ -39,7 +39,7 @@ responses! {
     NotAcceptable = 406;
     /// A call that the state of the queue does not allow.
     Conflict = 409;
-    /// A change of settings that are not those that the caller expects.
+    /// A change of settings or of an object that are not those that the caller expects.
     PreconditionFailed = 412;
     /// A document that is well-formed but not allowed.
     Unprocessable = 422;

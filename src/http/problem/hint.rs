@@ -19,6 +19,9 @@ pub(super) fn hint_of(refusal: &Refusal) -> Option<Cow<'static, str>> {
         Refusal::MemoryFull { .. } => {
             "let workers drain queues, delete keys or queues, or raise queues.max_held_bytes"
         }
+        Refusal::PreconditionFailed { .. } => {
+            "nothing was changed; read the object again (GET .../latest/{key}), and repeat the change on it"
+        }
         Refusal::CountChanged { .. } => "look at the keys again before you repeat the call",
         Refusal::ImmutableConfig { .. } => "delete the queue first, or use another",
         Refusal::MassDelete { guard, .. } => match guard {

@@ -12,6 +12,7 @@ use deltaq_types::name::Name;
 use futures_util::FutureExt as _;
 
 use super::body::Incoming;
+use super::conditional::Conditions;
 use super::context::RequestContext;
 use super::params::{Params, Query, path_key, queue_name};
 use crate::http::operation::Operation;
@@ -89,15 +90,17 @@ pub(in crate::http) fn with_body<T: IntoResponse + 'static, F: Future<Output = T
     }
 }
 
-/// The response of a handler to a call with a body, which also gets the headers.
-pub(in crate::http) fn with_head<T: IntoResponse + 'static, F: Future<Output = T> + Send + 'static>(
+/// The response of a handler to a call with a body, which also gets the conditions of the request.
+pub(in crate::http) fn conditional<T: IntoResponse + 'static, F: Future<Output = T> + Send + 'static>(
     context: Arc<RequestContext>,
     request: Request,
     query: Query,
-    handler: impl FnOnce(QueueCall, HeaderMap) -> F,
+    handler: impl FnOnce(QueueCall, Conditions) -> F,
 ) -> ResponseFuture {
-    let headers = request.headers().clone();
-    with_body(context, request, query, |call| handler(call, headers))
+    match Conditions::of(request.headers()) {
+        Ok(conditions) => with_body(context, request, query, |call| handler(call, conditions)),
+        Err(problem) => boxed(ready(problem)),
+    }
 }
 
 /// The response of a handler to a call without a body.

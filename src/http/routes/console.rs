@@ -8,7 +8,7 @@ use rust_embed::RustEmbed;
 
 use crate::http::request::accept::Accept;
 use crate::http::request::call::ReadCall;
-use crate::http::request::conditional::has_copy;
+use crate::http::request::conditional::Conditions;
 use crate::http::telemetry;
 
 /// The folder `console` of the repository. It is part of the binary in release builds, and read from disk in debug
@@ -63,7 +63,9 @@ fn redirect(target: &'static str) -> Response {
 fn content(headers: &HeaderMap, data: Cow<'static, [u8]>, digest: &[u8], kind: &'static str) -> Response {
     // The tag is weak because it also applies to the compressed forms of the file.
     let tag = format!("\"{}\"", crate::access::hex(digest));
-    let mut response = if has_copy(headers, &tag) {
+    // A browser sends what it likes, and the whole file is always right.
+    let conditions = Conditions::of(headers).unwrap_or_default();
+    let mut response = if conditions.has_copy(&tag) {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
         ([(header::CONTENT_TYPE, kind)], data).into_response()

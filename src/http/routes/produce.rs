@@ -1,97 +1,113 @@
 //! Calls with the OpenAPI tag `producing`: add, update, delete, deltas, replace, resync, seed and forget.
 
+mod apply;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deltaq_engine::command::{self, Call, DefaultLimit, FailureState, Replace};
+use deltaq_engine::command::{Call, DefaultLimit, Replace};
 use deltaq_engine::config::Config;
 use deltaq_engine::delta::DeltaKind;
 use deltaq_engine::excerpt::Excerpt;
-use deltaq_engine::id::{Sequence, Source};
+use deltaq_engine::id::{Rv, Sequence, Source};
 use deltaq_engine::key::Key;
 use deltaq_engine::object::Object;
 use deltaq_engine::object_version::ObjectVersion;
 use deltaq_engine::refusal::Refusal;
 use deltaq_engine::trace::Trace;
-use deltaq_service::{self, DryRun, FirstCall, Handle, Name};
+use deltaq_service::{DryRun, FirstCall, Name};
 use deltaq_types::range::WHOLE_MAX;
 use deltaq_types::{DeltaCall, DeltaCallType, ForgetBody, KeysCount, Mode, Produced, Replaced};
 
+use self::apply::{Entry, Request, last_sequence, placed};
 use super::consume::read_keys;
 use crate::http::blocking::{CHECKS, run_blocking};
 use crate::http::gate::limits::DELAY_MAX;
 use crate::http::openapi::params::{
-    AddQuery, DeleteQuery, DeltasQuery, InQueue, InTrace, ReplaceQuery, UpdateQuery,
+    AddQuery, DeleteQuery, DeltasQuery, ExpectedObject, InQueue, InTrace, ReplaceQuery, UpdateQuery,
 };
-use crate::http::openapi::responses::{Always, Conflict, Full, OfBody, OfQueue, Unprocessable};
+use crate::http::openapi::responses::{
+    Always, Conflict, Full, OfBody, OfQueue, PreconditionFailed, Unprocessable,
+};
 use crate::http::openapi::schemas::{Deltas, Objects, Seeds};
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Reply;
 use crate::http::request::admitted::{AdmissionRules, ObjectUse, Reader, key_or_explicit};
 use crate::http::request::body::Account;
 use crate::http::request::call::QueueCall;
+use crate::http::request::conditional::Conditions;
 use crate::http::request::context::RequestContext;
 use crate::http::request::debounce::{of_call, of_entry};
 use crate::http::request::documents::{Document, documents};
-use crate::http::request::invalid::{Invalid, InvalidKey};
+use crate::http::request::invalid::InvalidKey;
 use crate::http::request::params::{Params, check_name, read_duration, wrong};
 use crate::http::request::received::{BatchLimit, ReceivedObject, empty_body, objects};
 use crate::http::request::replace_list::{read_keys_again, read_list};
 use crate::http::request::seed::read_seeds;
 use crate::http::wire;
 
-/// How often a produce call reads its keys if the settings of the queue change during the call.
-const READINGS_MAX: usize = 3;
-
 /// Add objects: the object itself, a JSON array, or NDJSON; all or none.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/add", tag = "producing", operation_id = "add",
-    params(InQueue, AddQuery, InTrace),
+    params(InQueue, AddQuery, InTrace, ExpectedObject),
     request_body(description = "May be compressed: Content-Encoding gzip, br or zstd.", content((Objects = "application/json"), (Objects = "application/x-ndjson"))),
     responses(
         (status = 200, description = "Accepted.", body = Produced),
-        Always, OfQueue, OfBody, Conflict, Unprocessable, Full,
+        Always, OfQueue, OfBody, Conflict, PreconditionFailed, Unprocessable, Full,
     )
 )]
-pub(in crate::http) async fn add(call: QueueCall) -> Result<Reply<Produced>, Problem> {
-    produce(call, DeltaKind::Added).await
+pub(in crate::http) async fn add(
+    call: QueueCall,
+    conditions: Conditions,
+) -> Result<Reply<Produced>, Problem> {
+    produce(call, conditions, DeltaKind::Added).await
 }
 
 /// Update objects; an unknown key is accepted.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/update", tag = "producing", operation_id = "update",
-    params(InQueue, UpdateQuery, InTrace),
+    params(InQueue, UpdateQuery, InTrace, ExpectedObject),
     request_body(description = "May be compressed: Content-Encoding gzip, br or zstd.", content((Objects = "application/json"), (Objects = "application/x-ndjson"))),
     responses(
         (status = 200, description = "Accepted.", body = Produced),
-        Always, OfQueue, OfBody, Conflict, Unprocessable, Full,
+        Always, OfQueue, OfBody, Conflict, PreconditionFailed, Unprocessable, Full,
     )
 )]
-pub(in crate::http) async fn update(call: QueueCall) -> Result<Reply<Produced>, Problem> {
-    produce(call, DeltaKind::Updated).await
+pub(in crate::http) async fn update(
+    call: QueueCall,
+    conditions: Conditions,
+) -> Result<Reply<Produced>, Problem> {
+    produce(call, conditions, DeltaKind::Updated).await
 }
 
 /// Delete objects, or one by its key alone.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/delete", tag = "producing", operation_id = "delete",
-    params(InQueue, DeleteQuery, InTrace),
+    params(InQueue, DeleteQuery, InTrace, ExpectedObject),
     request_body(description = "May be compressed: Content-Encoding gzip, br or zstd.", content((Option<Objects> = "application/json"), (Option<Objects> = "application/x-ndjson"))),
     responses(
         (status = 200, description = "Accepted or ignored.", body = Produced),
-        Always, OfQueue, OfBody, Conflict, Unprocessable, Full,
+        Always, OfQueue, OfBody, Conflict, PreconditionFailed, Unprocessable, Full,
     )
 )]
-pub(in crate::http) async fn delete(call: QueueCall) -> Result<Reply<Produced>, Problem> {
-    produce(call, DeltaKind::Deleted).await
+pub(in crate::http) async fn delete(
+    call: QueueCall,
+    conditions: Conditions,
+) -> Result<Reply<Produced>, Problem> {
+    produce(call, conditions, DeltaKind::Deleted).await
 }
 
-async fn produce(call: QueueCall, kind: DeltaKind) -> Result<Reply<Produced>, Problem> {
+async fn produce(
+    call: QueueCall,
+    conditions: Conditions,
+    kind: DeltaKind,
+) -> Result<Reply<Produced>, Problem> {
     let context = call.context.clone();
-    produced(call, kind).await.map(|produced| context.reply(produced))
+    produced(call, conditions, kind).await.map(|produced| context.reply(produced))
 }
 
-async fn produced(call: QueueCall, kind: DeltaKind) -> Result<Produced, Problem> {
+async fn produced(call: QueueCall, conditions: Conditions, kind: DeltaKind) -> Result<Produced, Problem> {
     let QueueCall { state, name, params, incoming, context, .. } = call;
     let source = permitted_source(&params, &context, &name)?;
     let sequence = read_sequence(&params, source.as_ref())?;
@@ -114,6 +130,12 @@ async fn produced(call: QueueCall, kind: DeltaKind) -> Result<Produced, Problem>
         let detail = "the key names a single object, and the body has a list";
         return Err(Problem::new(Code::InvalidKey, detail).with("parameter", "key"));
     }
+    if let Some(header) = conditions.header().filter(|_| many || parsed.len() > 1) {
+        let detail = format!("{header} applies to a single object, and the body has a list");
+        let problem = Problem::new(Code::InvalidRequest, detail).with("header", header);
+        return Err(problem.hint("POST .../deltas takes an expected_version for each object"));
+    }
+    let request = Request { context: &context, name: &name, must_exist, sequence, conditions };
     let trace = context.trace();
     let template =
         move |config: &Config, key: Key, object: Option<Object>, version: Option<ObjectVersion>| Call {
@@ -139,10 +161,10 @@ async fn produced(call: QueueCall, kind: DeltaKind) -> Result<Produced, Problem>
             }
             _ => Err(empty_body()),
         };
-        return apply(&context, &name, must_exist, rules, sequence, Arc::new(vec![explicit]), read).await;
+        return request.apply(rules, Arc::new(vec![explicit]), read).await;
     }
     let read_by = rules.config.clone();
-    apply(&context, &name, must_exist, rules, sequence, Arc::new(parsed), move |reader, index, parsed| {
+    let read = move |reader: &mut Reader<'_>, index, parsed: &ReceivedObject| {
         let again = (reader.config.key != read_by.key).then(|| parsed.read_again(reader.config));
         let parsed = again.as_ref().unwrap_or(parsed);
         let object_use = ObjectUse::of(kind);
@@ -151,8 +173,8 @@ async fn produced(call: QueueCall, kind: DeltaKind) -> Result<Produced, Problem>
             Ok(template(reader.config, key, Some(object), version))
         });
         read.map_err(|problem| problem.in_item(index, parsed.line))
-    })
-    .await
+    };
+    request.apply(rules, Arc::new(parsed), read).await
 }
 
 /// Apply a mixed batch of Added, Updated and Deleted; all or none.
@@ -162,7 +184,7 @@ async fn produced(call: QueueCall, kind: DeltaKind) -> Result<Produced, Problem>
     request_body(description = "May be compressed: Content-Encoding gzip, br or zstd.", content((Deltas = "application/json"), (Deltas = "application/x-ndjson"))),
     responses(
         (status = 200, description = "Accepted.", body = Produced),
-        Always, OfQueue, OfBody, Conflict, Unprocessable, Full,
+        Always, OfQueue, OfBody, Conflict, PreconditionFailed, Unprocessable, Full,
     )
 )]
 pub(in crate::http) async fn deltas(
@@ -180,44 +202,28 @@ pub(in crate::http) async fn deltas(
     let came = documents(incoming, BatchLimit::of_batch(&state), &rules.config, skip_invalid).await?;
     let trace = context.trace();
     let read = move |reader: &mut Reader<'_>, index, document: &Document| {
-        let of_source = |call: Call| {
+        let of_source = |(call, expects): (Call, Option<Rv>)| {
             let call = Call { source: call.source.or_else(|| source.clone()), ..call };
             permitted.check(call.source.as_ref()).map_err(|problem| document.problem(index, problem))?;
-            Ok(Entry::Call(call))
+            Ok(Entry::Call(call, expects))
         };
         let problem = match delta_call(document, reader, trace.clone()) {
-            Ok(call) => return of_source(call),
+            Ok(read) => return of_source(read),
             Err(problem) => problem,
         };
         if !skip_invalid || !is_of_object(&problem) {
             return Err(document.problem(index, problem));
         }
-        let key = delta_key(document, reader.config);
+        let (key, expects) = delta_key(document, reader.config);
         // A deletion needs only the key, so an invalid object must not cause it to be left out.
         if let Some(call) = bare_deletion(document, &key, reader, trace.clone()) {
-            return of_source(call);
+            return of_source((call, expects));
         }
-        Ok(Entry::Invalid { index, key, problem: document.problem(index, problem) })
+        Ok(Entry::Invalid { key, problem: document.problem(index, problem), expects })
     };
-    let produced = apply(&context, &name, must_exist, rules, sequence, Arc::new(came), read).await?;
-    Ok(context.reply(produced))
-}
-
-/// How an entry of a produce call was read.
-enum Entry {
-    Call(Call),
-    /// The entry is left out.
-    Invalid {
-        index: usize,
-        key: InvalidKey,
-        problem: Problem,
-    },
-}
-
-impl From<Call> for Entry {
-    fn from(call: Call) -> Self {
-        Self::Call(call)
-    }
+    let conditions = Conditions::default();
+    let request = Request { context: &context, name: &name, must_exist, sequence, conditions };
+    Ok(context.reply(request.apply(rules, Arc::new(came), read).await?))
 }
 
 /// Whether a problem concerns an object and not the call.
@@ -239,60 +245,13 @@ fn bare_deletion(
     call_of(&DeltaCall { key: Some(key?), object: None, ..call }, document, reader, trace).ok()
 }
 
-/// The key of a delta whose object is not valid.
-fn delta_key(document: &Document, config: &Config) -> InvalidKey {
-    let Some(call) = document.outline::<DeltaCall<'_>>() else { return InvalidKey::Unreadable };
+/// The key of a delta whose object is not valid, and the version that the delta expects the key to have.
+fn delta_key(document: &Document, config: &Config) -> (InvalidKey, Option<Rv>) {
+    let Some(call) = document.outline::<DeltaCall<'_>>() else { return (InvalidKey::Unreadable, None) };
     let explicit = call.key.as_deref().map(Key::new);
     let own = || call.object.map(|object| config.key.read(object.get()));
-    explicit.or_else(own).map_or(InvalidKey::Unreadable, InvalidKey::from)
-}
-
-/// Applies the calls that `read` creates from the received objects, using the settings of the queue. If the settings
-/// change during the call, the objects are read again. A refused call does not create a queue.
-async fn apply<C: Send + Sync + 'static, E: Into<Entry> + Send + 'static>(
-    context: &RequestContext,
-    name: &Name,
-    must_exist: bool,
-    mut rules: AdmissionRules,
-    sequence: Option<Sequence>,
-    came: Arc<Vec<C>>,
-    read: impl Fn(&mut Reader<'_>, usize, &C) -> Result<E, Problem> + Clone + Send + 'static,
-) -> Result<Produced, Problem> {
-    let state = &context.state;
-    for _ in 0..READINGS_MAX {
-        let (mut calls, mut left_out) = (Vec::with_capacity(came.len()), Invalid::default());
-        for entry in rules.each(came.clone(), read.clone()).await? {
-            match entry.into() {
-                Entry::Call(call) => calls.push(call),
-                Entry::Invalid { index, key, problem } => left_out.note(index, key, problem),
-            }
-        }
-        rules.check_exists(must_exist)?;
-        context.authorize_change(name, calls.iter().map(|call| call.source.as_ref()))?;
-        let there = rules.handle.clone();
-        let was_there = there.is_some();
-        let handle = if let Some(handle) = there {
-            handle
-        } else {
-            state.partitions.registry(name)?.get_or_create(
-                name,
-                FirstCall::Produce(&calls),
-                &context.creator(),
-            )?
-        };
-        match handle.produce_and_read(&rules.config, &calls, sequence.as_ref()).await {
-            Err(deltaq_service::Error::Refused(Refusal::ConfigChanged)) => rules = rules.now(handle),
-            // The queue was deleted since the call arrived, and the call creates it again.
-            Err(deltaq_service::Error::QueueDeleted) if was_there => rules = rules.found(state, name),
-            produced => {
-                let document = produced_document(&handle, &calls, produced?);
-                let sequence = last_sequence(&handle, sequence, document.duplicate).await?;
-                let (invalid, invalid_objects) = left_out.reply();
-                return Ok(Produced { sequence, invalid, invalid_objects, ..document });
-            }
-        }
-    }
-    Err(Refusal::ConfigChanged.into())
+    let key = explicit.or_else(own).map_or(InvalidKey::Unreadable, InvalidKey::from);
+    (key, call.expected_version.map(Rv::new))
 }
 
 /// The source of the call, if the caller may produce in its name, or without one.
@@ -314,39 +273,14 @@ fn read_sequence(params: &Params, source: Option<&Source>) -> Result<Option<Sequ
     Ok(Some(Sequence { source: source.clone(), number }))
 }
 
-/// The reply to a produce call; with the failures of the keys if it was rate-limited.
-fn produced_document(
-    handle: &Handle,
-    calls: &[Call],
-    (produced, failures): (command::Produced, Vec<FailureState>),
-) -> Produced {
-    let moment = handle.moment();
-    let limited = calls.iter().filter(|call| call.rate_limited).zip(failures);
-    let keys: Vec<_> = limited.map(|(call, state)| wire::failed_key(&call.key, state, moment)).collect();
-    placed(handle, Produced { keys: (!keys.is_empty()).then_some(keys), ..wire::produced(produced) })
-}
-
-/// Adds the queue's incarnation and the life of the version to the reply. From these, a producer learns that the
-/// queue lacks what it has sent before.
-fn placed(handle: &Handle, produced: Produced) -> Produced {
-    let (incarnation, life) = wire::place(handle, produced.resource_version);
-    Produced { incarnation, life, ..produced }
-}
-
-/// The sequence number of the source's last call: that of this call, unless the queue had already applied this call.
-async fn last_sequence(
-    handle: &Arc<Handle>,
-    sequence: Option<Sequence>,
-    is_duplicate: bool,
-) -> Result<Option<u64>, Problem> {
-    match sequence {
-        Some(Sequence { source, .. }) if is_duplicate => Ok(handle.last_sequence(&source).await?),
-        sequence => Ok(sequence.map(|sequence| sequence.number)),
-    }
-}
-
-fn delta_call(document: &Document, reader: &mut Reader<'_>, trace: Option<Trace>) -> Result<Call, Problem> {
-    call_of(&document.envelope()?, document, reader, trace)
+/// The call of a delta, and the version that the delta expects its key to have.
+fn delta_call(
+    document: &Document,
+    reader: &mut Reader<'_>,
+    trace: Option<Trace>,
+) -> Result<(Call, Option<Rv>), Problem> {
+    let call: DeltaCall<'_> = document.envelope()?;
+    Ok((call_of(&call, document, reader, trace)?, call.expected_version.map(Rv::new)))
 }
 
 fn call_of(

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use deltaq_engine::config::Config;
 use deltaq_service::{Document, Error, Handle, Registry};
@@ -22,7 +22,7 @@ use crate::http::problem::{Code, Problem};
 use crate::http::reply::Json;
 use crate::http::request::body::Incoming;
 use crate::http::request::call::{QueueCall, ReadCall};
-use crate::http::request::conditional::{Preconditions, has_copy};
+use crate::http::request::conditional::Conditions;
 use crate::http::request::context::RequestContext;
 use crate::http::wire;
 use crate::http::wire::settings::{Given, GivenDocument};
@@ -44,14 +44,14 @@ const ETAG_BYTES: usize = 16;
 )]
 pub(in crate::http) async fn put(
     QueueCall { state, name, params, incoming, context, .. }: QueueCall,
-    headers: HeaderMap,
+    conditions: Conditions,
 ) -> Result<Response, Problem> {
     let forces = params.flag("force")?;
-    let (given, expected) = (read(incoming).await?, Preconditions::of(headers));
+    let given = read(incoming).await?;
     let (registry, defaults) = (state.partitions.registry(&name)?, state.partitions.defaults());
     loop {
         let Some(handle) = registry.find(&name) else {
-            expected.check(None)?;
+            conditions.check_settings(None)?;
             let fresh = given.created(defaults)?;
             check_caller(&context, &name, None, &fresh)?;
             let settings = fresh.document();
@@ -64,7 +64,7 @@ pub(in crate::http) async fn put(
             continue;
         };
         let edit = |current: &Config| -> Result<Config, Problem> {
-            expected.check(Some(&etag(&current.document())))?;
+            conditions.check_settings(Some(&etag(&current.document())))?;
             let next = given.put_over(current, defaults)?;
             check_caller(&context, &name, Some(current), &next)?;
             Ok(next)
@@ -89,14 +89,14 @@ pub(in crate::http) async fn put(
 )]
 pub(in crate::http) async fn patch(
     QueueCall { state, name, params, incoming, context, .. }: QueueCall,
-    headers: HeaderMap,
+    conditions: Conditions,
 ) -> Result<Response, Problem> {
     let forces = params.flag("force")?;
-    let (given, expected) = (read(incoming).await?, Preconditions::of(headers));
+    let given = read(incoming).await?;
     let (registry, defaults) = (state.partitions.registry(&name)?, state.partitions.defaults());
     let handle = registry.get(&name)?;
     let edit = |current: &Config| -> Result<Config, Problem> {
-        expected.check(Some(&etag(&current.document())))?;
+        conditions.check_settings(Some(&etag(&current.document())))?;
         let next = given.patched_onto(current, defaults)?;
         check_caller(&context, &name, Some(current), &next)?;
         Ok(next)
@@ -115,10 +115,11 @@ pub(in crate::http) async fn patch(
     )
 )]
 pub(in crate::http) async fn get(call: ReadCall) -> Result<Response, Problem> {
+    let conditions = Conditions::of(&call.headers)?;
     let handle = call.state.partitions.get(&call.name()?)?;
     let settings = handle.document().await?.config.document();
     let etag = etag(&settings);
-    if has_copy(&call.headers, &etag) {
+    if conditions.has_copy(&etag) {
         return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, etag)]).into_response());
     }
     Ok(([(header::ETAG, etag)], Json(settings)).into_response())

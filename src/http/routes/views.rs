@@ -22,7 +22,7 @@ use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue, Unprocessa
 use crate::http::problem::Problem;
 use crate::http::reply::Json;
 use crate::http::request::call::ReadCall;
-use crate::http::request::conditional::has_copy;
+use crate::http::request::conditional::{Conditions, object_tag};
 use crate::http::request::cursor::{self, List};
 use crate::http::request::params::Params;
 use crate::http::wire::{self, Fields, Selected};
@@ -152,6 +152,7 @@ async fn page(
 }
 
 async fn one(call: &ReadCall, view: View, key: &Key) -> Result<Response, Problem> {
+    let conditions = Conditions::of(&call.headers)?;
     let handle = call.state.partitions.get(&call.name()?)?;
     check_version(&handle, &call.params)?;
     let (found, _) = handle.view_object(view, key).await?;
@@ -162,8 +163,8 @@ async fn one(call: &ReadCall, view: View, key: &Key) -> Result<Response, Problem
         };
         return Err(no_key(key, why));
     };
-    let etag = format!("\"{}-{}\"", handle.lives().id_of(found.rv), found.rv);
-    if has_copy(&call.headers, &etag) {
+    let etag = object_tag(&handle.lives(), found.rv);
+    if conditions.has_copy(&etag) {
         return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, etag)]).into_response());
     }
     Ok(([(header::ETAG, etag)], Json(wire::object(&found))).into_response())

@@ -347,7 +347,9 @@ async fn fields_with_a_wrong_value_are_named() {
             request(("POST", "/settle"), r#"{"settle":[["1","ack"]]}"#).tells("an object"),
             request(("POST", "/settle"), r#"{"settle":[{"lease_id":1,"as":"ack"}]}"#).tells("string"),
             request(("POST", "/settle"), r#"{"settle":[{"lease_id":"1"}]}"#).has("field", "as"),
-            request(("POST", "/settle"), &settle(r#""as":"finished""#)).tells("expected one of `ack`"),
+            request(("POST", "/settle"), &settle(r#""as":"finished""#))
+                .tells("expected one of `ack`")
+                .has("field", "as"),
             request(("POST", "/settle"), &settle(r#""as":{"ack":null}"#)).tells("string"),
             request(("POST", "/settle"), &settle(r#""as":"ack","delay":"1s""#))
                 .tells("nack and done only")
@@ -371,6 +373,12 @@ async fn fields_with_a_wrong_value_are_named() {
                 .has("limit", 4_096),
         ])
         .await;
+}
+
+#[tokio::test]
+async fn fields_of_entries_with_a_wrong_value_are_named() {
+    let bench = Bench::new().await;
+    let request = |call, body: &str| on(call, "invalid-request").body(body);
     bench
         .refuses([
             request(("POST", "/deltas"), r#"{"type":"Sync","object":{"key":"a"}}"#).tells("expected one of"),
@@ -382,14 +390,30 @@ async fn fields_with_a_wrong_value_are_named() {
             .has("field", "final_state_unknown"),
             request(("POST", "/deltas"), r#"{"type":"Added","source":"a\nb","object":{"key":"a"}}"#)
                 .has("field", "source"),
+            request(("POST", "/deltas"), r#"{"type":"Added","delay":5,"object":{"key":"a"}}"#)
+                .has("field", "delay"),
             request(("POST", "/seed"), r#"{"source":"a\nb","object":{"key":"a"}}"#).has("field", "source"),
             request(("POST", "/seed"), r#"{"resource_version":-1,"object":{"key":"a"}}"#).tells("from 0"),
             request(("POST", "/seed"), r#"{"resource_version":1.5,"object":{"key":"a"}}"#).tells("from 0"),
             request(("POST", "/seed"), r#"{"key":"a"}"#).has("field", "object"),
         ])
         .await;
+    for version in ["-1", "1.5", "1e300", "\"7\"", "true", "[]"] {
+        let delta =
+            format!(r#"[{{"type":"Added","expected_version":{version},"object":{{"key":"ready"}}}}]"#);
+        let row = request(("POST", "/deltas"), &delta).has("field", "expected_version").has("index", 0);
+        bench.refuses([row.tells("expected_version")]).await;
+        let skips = request(("POST", "/deltas?skip_invalid=true"), &delta);
+        bench.refuses([skips.has("field", "expected_version")]).await;
+    }
+}
+
+#[tokio::test]
+async fn durations_with_a_wrong_value_are_named() {
+    let bench = Bench::new().await;
+    let request = |call, body: &str| on(call, "invalid-request").body(body);
     for delay in ["-1s", "1.s", "30", "367d", "99999999999999999999d", "1h30", " 1s"] {
-        let nack = settle(&format!(r#""as":"nack","delay":"{delay}""#));
+        let nack = format!(r#"{{"settle":[{{"lease_id":"1","as":"nack","delay":"{delay}"}}]}}"#);
         let delta = format!(r#"{{"type":"Added","delay":"{delay}","object":{{"key":"a"}}}}"#);
         let nacks = format!(r#"{{"lease_ids":[],"delay":"{delay}"}}"#);
         let rows = [("/settle", nack.clone()), ("/pop", nack), ("/deltas", delta), ("/nack", nacks)];

@@ -40,6 +40,62 @@ async fn unsupported_types_and_encodings() {
     bench.refuses([row("PUT", "/v1/queues/q", "unsupported-media-type").ndjson("{}")]).await;
 }
 
+/// Calls with a change, each with the conditional headers that it takes.
+const CONDITIONAL: [(&str, &str, &[&str]); 10] = [
+    ("POST", ADD, &["if-match", "if-none-match"]),
+    ("POST", "/v1/queues/q/update", &["if-match", "if-none-match"]),
+    ("POST", "/v1/queues/q/delete", &["if-match", "if-none-match"]),
+    ("POST", "/v1/queues/new/add", &["if-match", "if-none-match"]),
+    ("PUT", "/v1/queues/q", &["if-match", "if-none-match"]),
+    ("PATCH", "/v1/queues/q", &["if-match", "if-none-match"]),
+    ("GET", "/v1/queues/q/settings", &["if-none-match"]),
+    ("GET", "/v1/queues/q/latest/ready", &["if-none-match"]),
+    ("GET", "/v1/queues/q/known/known", &["if-none-match"]),
+    ("GET", "/v1/queues/q/object?key=ready", &["if-none-match"]),
+];
+
+#[tokio::test]
+async fn conditions_that_are_no_list_of_tags() {
+    let bench = Bench::new().await;
+    let values: [&[&str]; 16] = [
+        &[""],
+        &[","],
+        &["\"x\", *"],
+        &["*, \"x\""],
+        &["\"x\"", "*"],
+        &["*", "*"],
+        &["*;q=1"],
+        &["W/*"],
+        &["w/\"x\""],
+        &["x"],
+        &["\"x"],
+        &["\"x\"\"y\""],
+        &["\"x y\""],
+        &["\"x", "y\""],
+        &["\u{e4}"],
+        &["\"\u{e4}\""],
+    ];
+    for (method, path, names) in CONDITIONAL {
+        let body = if method == "POST" { r#"{"key":"ready"}"# } else { "{}" };
+        let row = row(method, path, "invalid-request").body(if method == "GET" { "" } else { body });
+        for (name, lines) in names.iter().flat_map(|name| values.map(|lines| (*name, lines))) {
+            let row = lines.iter().fold(row.clone(), |row, line| row.header(name, line));
+            bench.refuses([row.has("header", name).tells(name)]).await;
+        }
+    }
+    for list in ["[]", "[{\"key\":\"ready\"}]"] {
+        for name in ["if-match", "if-none-match"] {
+            let row = row("POST", ADD, "invalid-request").header(name, "*").body(list);
+            bench.refuses([row.has("header", name).tells("a single object").tells("expected_version")]).await;
+        }
+    }
+    let lines =
+        row("POST", ADD, "invalid-request").header("if-none-match", "*").ndjson("{\"key\":\"new\"}\n");
+    bench.refuses([lines.tells("a single object")]).await;
+    let batch = row("POST", "/v1/queues/q/deltas", "invalid-request").header("if-match", "*").body("[]");
+    bench.refuses([batch.has("header", "if-match").tells("expected_version")]).await;
+}
+
 #[tokio::test]
 async fn unacceptable_list_types() {
     let bench = Bench::new().await;

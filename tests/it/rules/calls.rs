@@ -77,7 +77,8 @@ impl Call {
             Command::Tick(_) => Self::notice(),
             Command::Produce(change, keyed) => produce(*change, keyed),
             Command::Deltas(changes, options) => {
-                let deltas: Vec<_> = changes.iter().map(|(change, keyed)| delta(*change, keyed)).collect();
+                let deltas: Vec<_> =
+                    changes.iter().map(|(change, keyed)| delta(*change, keyed, numbers)).collect();
                 Self::post("deltas", options).with(&deltas)
             }
             Command::Replace(list, options) => {
@@ -156,7 +157,8 @@ fn produce(change: Change, keyed: &Keyed) -> Call {
     Call { body: keyed.object.clone().unwrap_or_default(), ..Call::post(call, &query) }
 }
 
-fn delta(change: Change, keyed: &Keyed) -> DeltaCall<'_> {
+fn delta<'a>(change: Change, keyed: &'a Keyed, numbers: &impl Numbers) -> DeltaCall<'a> {
+    let expected: Option<u64> = keyed.options.number("expected_version");
     DeltaCall {
         kind: match change {
             Change::Added => DeltaCallType::Added,
@@ -170,6 +172,7 @@ fn delta(change: Change, keyed: &Keyed) -> DeltaCall<'_> {
         debounce: keyed.options.get("debounce").map(str::to_owned),
         max_wait: keyed.options.get("max_wait").map(str::to_owned),
         final_state_unknown: keyed.options.flag("final_state_unknown"),
+        expected_version: expected.map(|number| if number == 0 { 0 } else { numbers.version(number) }),
     }
 }
 

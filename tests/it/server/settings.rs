@@ -328,7 +328,7 @@ async fn a_condition_that_a_call_does_not_support_is_refused() {
         ("GET", "/v1/queues/q/latest/a", "if-unmodified-since", date),
         ("GET", "/v1/queues", "if-range", "\"a\""),
         ("POST", "/v1/queues/q/purge", "if-match", "*"),
-        ("POST", "/v1/queues/q/add?key=b", "if-none-match", "*"),
+        ("POST", "/v1/queues/q/resync", "if-none-match", "*"),
         ("PUT", QUEUE, "if-unmodified-since", date),
         ("DELETE", QUEUE, "if-match", "\"a\""),
     ] {

@@ -60,6 +60,7 @@ async fn call_everything(queue: &Queue) -> Result<(), Error> {
         debounce: None,
         max_wait: None,
         final_state_unknown: true,
+        expected_version: Some(0),
     }];
     queue.deltas(&deltas).source("erp").sequence(2).await?;
     queue.replace(Some("wms"), &ReplaceOptions::default(), Body::Json("[{\"key\":\"d\"}]".into())).await?;
@@ -353,6 +354,7 @@ async fn a_producer_knows_a_restart_from_a_restore_if_it_may_ask() {
         debounce: None,
         max_wait: None,
         final_state_unknown: false,
+        expected_version: None,
     };
     let changes = [change];
     let mut reads = queue("reads").producer("erp").await.expect("the last number");

@@ -1,4 +1,4 @@
-//! Watches through a proxy that buffers replies: Debian's nginx with `proxy_buffering on`, and curl as the client.
+//! Watches and conditional changes through a proxy that buffers and compresses replies: Debian's nginx with `proxy_buffering on`, and curl as the client.
 //!
 //! nginx speaks HTTP/1.0 to the server by default. It then passes nothing on before its buffer is full, unless the reply
 //! has `X-Accel-Buffering: no`. Over HTTP/1.1 it passes on each chunk.
@@ -45,6 +45,9 @@ impl Proxy {
              events {{ worker_connections 64; }}
              http {{
                  access_log off;
+                 gzip on;
+                 gzip_types application/json;
+                 gzip_min_length 1;
                  {temporary}
                  server {{
                      listen {address};
@@ -162,4 +165,29 @@ fn a_long_poll_works_through_a_proxy_that_buffers() {
         );
         version = page["resource_version"].as_u64().expect("a version");
     }
+}
+
+/// nginx marks the tag of a reply that it compresses as weak.
+#[test]
+fn the_tag_of_a_compressed_object_is_accepted() {
+    let server = Server::in_memory();
+    let proxy = Proxy::start(&server);
+    server.json(&["update", "prices", r#"{"key":"a","price":1}"#]);
+    let curl = |path: &str, more: &[&str]| {
+        let mut command = Command::new("curl");
+        command.args(["-sS", "--compressed", "-D", "-"]).args(more);
+        let output = command.arg(format!("http://{}/v1/queues/prices/{path}", proxy.address)).output();
+        String::from_utf8(output.expect("curl is installed").stdout).expect("text")
+    };
+    let reply = curl("latest/a", &[]);
+    assert!(reply.to_ascii_lowercase().contains("content-encoding: gzip"), "{reply}");
+    let headers = reply.lines().filter_map(|line| line.split_once(": "));
+    let tags: Vec<&str> =
+        headers.filter(|(name, _)| name.eq_ignore_ascii_case("etag")).map(|(_, tag)| tag).collect();
+    let [tag] = tags[..] else { panic!("one tag: {reply}") };
+    assert!(tag.starts_with("W/"), "{tag}");
+    let condition = format!("if-match: {tag}");
+    let change = ["-H", condition.as_str(), "--json", r#"{"key":"a","price":2}"#];
+    assert!(curl("update", &change).starts_with("HTTP/1.1 200"));
+    assert!(curl("update", &change).starts_with("HTTP/1.1 412"));
 }

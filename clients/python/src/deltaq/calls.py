@@ -197,14 +197,18 @@ def deltas(
     skip_invalid: bool = False,
 ) -> Call[Produced]:
     """Sends a mixed batch of `{"type","key"?,"object"?,...}`, all or none. With `skip_invalid`, deltas with an invalid object are left out, however many
-    they are, and the others are applied."""
+    they are, and the others are applied. With `expected_version`, the batch is refused if the newest object of the key has another version, or if 0 is
+    expected and there is one."""
     batch = list(deltas)
+    # If only the reply was lost, a repeat is refused: the first call has changed the version.
+    expects = any(delta.get("expected_version") is not None for delta in batch)
+    path, counts_twice = _queue(queue, "/deltas"), expects and sequence is None
     if not skip_invalid or not batch:
-        return _produce(queue, "deltas", batch, source, sequence)
+        return _call("POST", path, Produced.read, {"source": source, "sequence": sequence}, batch, counts_twice=counts_twice)
     # If the body has one entry per line, an entry that is not valid JSON does not affect the others.
     lines = dump_lines(map(_writable, batch), skip_invalid=True)
     query = {"source": source, "sequence": sequence, "skip_invalid": True}
-    return _call("POST", _queue(queue, "/deltas"), lambda fields: Produced.read(_explained(fields, lines)), query, lines.body)
+    return _call("POST", path, lambda fields: Produced.read(_explained(fields, lines)), query, lines.body, counts_twice=counts_twice)
 
 
 def _writable(delta: Json) -> Json:

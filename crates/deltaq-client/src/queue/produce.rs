@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde::Serialize;
 
 use super::{Queue, ReplaceOptions};
-use crate::call::Body;
+use crate::call::{Body, Call};
 use crate::client::LIST_WAIT;
 use crate::error::Error;
 use crate::request::{Request, requests, send};
@@ -64,7 +64,7 @@ requests! {
         /// The producer of the entries that do not name one.
         source text "source";
         /// With a source: the number of the call, which the server applies once, so that the call is repeated safely.
-        sequence number "sequence";
+        sequence numbered "sequence";
         /// Leaves out entries with an invalid object instead of failing, however many they are. The reply names the first 10.
         skip_invalid flag "skip_invalid";
     }
@@ -96,9 +96,12 @@ impl Queue {
         Delete { request: self.request(Method::POST, "delete").query("key", key.into()) }
     }
 
-    /// Sends a batch of additions, changes and deletions: all or none.
+    /// Sends a batch of additions, changes and deletions: all or none. A batch that expects a version of a key is
+    /// repeated after a lost reply only if it has a sequence number, because the first attempt may have changed the key.
     pub fn deltas(&self, deltas: &[DeltaCall<'_>]) -> Deltas {
-        Deltas { request: self.objects("deltas", deltas) }
+        let request = self.objects("deltas", deltas);
+        let expects = deltas.iter().any(|delta| delta.expected_version.is_some());
+        Deltas { request: if expects { request.map(Call::not_repeatable) } else { request } }
     }
 
     /// Sends the whole list of a source, or of the keys without an owner. The body is sent once; to repeat, call again.
@@ -171,5 +174,38 @@ impl Queue {
     /// A call that leads to the same state when it is repeated.
     pub(super) fn request(&self, method: Method, path: &str) -> Request {
         Request::new(self.client().clone(), self.call(method, [path]).repeatable())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use deltaq_types::DeltaCallType;
+
+    use super::*;
+    use crate::client::Client;
+
+    #[test]
+    fn a_batch_that_expects_a_version_is_repeated_only_with_a_number() {
+        let queue = Client::at("http://localhost:7070").unwrap().queue("q");
+        let deltas = |expected_version| {
+            let (kind, key) = (DeltaCallType::Deleted, Some("a".to_owned()));
+            let delta = DeltaCall {
+                kind,
+                key,
+                object: None,
+                source: None,
+                delay: None,
+                debounce: None,
+                max_wait: None,
+                final_state_unknown: false,
+                expected_version,
+            };
+            queue.deltas(&[delta])
+        };
+        let is_repeatable = |deltas: Deltas| deltas.request.call.unwrap().is_repeatable;
+        assert!(is_repeatable(deltas(None)));
+        assert!(!is_repeatable(deltas(Some(7))));
+        assert!(!is_repeatable(deltas(Some(0))));
+        assert!(is_repeatable(deltas(Some(7)).source("erp").sequence(1)));
     }
 }

@@ -79,5 +79,6 @@ fn delta(change: &Event) -> DeltaCall<'_> {
         debounce: None,
         max_wait: None,
         final_state_unknown: false,
+        expected_version: None,
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::version::{StaleCalls, may_merge_deletion};
-use super::{Call, Produced};
+use super::{Call, Expected, Produced};
 use crate::delta::{DeltaKind, Provenance};
 use crate::event::{Appended, Due, EventKind, Origin, Queued};
 use crate::id::Sequence;
@@ -34,19 +34,21 @@ impl Queue {
     /// [`Refusal::WrongMode`], [`Refusal::ObjectTooLarge`], [`Refusal::QueueFull`], [`Refusal::MemoryFull`] or
     /// [`Refusal::KeyFull`].
     pub fn produce(&mut self, now: Time, calls: &[Call]) -> Result<Produced, Refusal> {
-        self.produce_once(now, calls, None)
+        self.produce_once(now, calls, None, &[])
     }
 
     /// Like [`produce`](Self::produce), but does nothing if the queue has already applied the number of `sequence`,
-    /// or a larger number of the same source.
+    /// or a larger number of the same source. All of `expected` must hold before the first call is applied.
     ///
     /// # Errors
-    /// Same as [`produce`](Self::produce); also [`Refusal::SequenceBusy`] or [`Refusal::TooManySequences`].
+    /// Same as [`produce`](Self::produce); also [`Refusal::PreconditionFailed`], [`Refusal::SequenceBusy`] or
+    /// [`Refusal::TooManySequences`].
     pub fn produce_once(
         &mut self,
         now: Time,
         calls: &[Call],
         sequence: Option<&Sequence>,
+        expected: &[Expected],
     ) -> Result<Produced, Refusal> {
         let now = self.advance(now);
         if let Some(sequence) = sequence {
@@ -57,6 +59,7 @@ impl Queue {
             }
             self.check_sequence(sequence)?;
         }
+        self.check_expected(expected)?;
         let stale = self.stale_calls(calls);
         self.check_fresh_calls(calls, &stale)?;
         self.volatile.sequence = sequence.cloned();
@@ -91,11 +94,12 @@ impl Queue {
         Ok(produced)
     }
 
-    /// Checks that [`produce`](Self::produce) would accept the calls.
+    /// Checks that [`produce_once`](Self::produce_once) would accept the calls.
     ///
     /// # Errors
-    /// Same as [`produce`](Self::produce).
-    pub fn check_calls(&self, calls: &[Call]) -> Result<(), Refusal> {
+    /// Same as [`produce_once`](Self::produce_once).
+    pub fn check_calls(&self, calls: &[Call], expected: &[Expected]) -> Result<(), Refusal> {
+        self.check_expected(expected)?;
         self.check_fresh_calls(calls, &self.stale_calls(calls))
     }
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use deltaq_engine::command::{
-    Call, FailureState, Produced, Progress, Purged, Replace, Replaced, SelectedKeys, Settle, Settled,
+    Call, Expected, FailureState, Produced, Progress, Purged, Replace, Replaced, SelectedKeys, Settle,
+    Settled,
 };
 use deltaq_engine::config::Config;
 use deltaq_engine::id::{Rv, Sequence, Source};
@@ -70,11 +71,11 @@ impl Handle {
     /// [`Refusal::ConfigChanged`] if the settings have changed since the keys were read; other refusals of the engine;
     /// [`Error::QueueDeleted`] or [`Error::Journal`].
     pub async fn produce(self: &Arc<Self>, config: &Config, calls: &[Call]) -> Result<Produced, Error> {
-        self.produce_and_read(config, calls, None).await.map(|(produced, _)| produced)
+        self.produce_and_read(config, calls, None, &[]).await.map(|(produced, _)| produced)
     }
 
-    /// Like [`produce`](Self::produce), but applies each number of a sequence only once. The second result has the
-    /// failure state of each key of a rate-limited call, in the order of the calls.
+    /// Like [`produce`](Self::produce), but applies each number of a sequence only once, and only if all of `expected`
+    /// holds. The second result has the failure state of each key of a rate-limited call, in the order of the calls.
     ///
     /// # Errors
     /// Same as [`produce`](Self::produce).
@@ -83,11 +84,12 @@ impl Handle {
         config: &Config,
         calls: &[Call],
         sequence: Option<&Sequence>,
+        expected: &[Expected],
     ) -> Result<(Produced, Vec<FailureState>), Error> {
         let produced = self.command(|queue, now| {
             queue.check_config(config)?;
             self.set_room(queue);
-            let produced = queue.produce_once(now, calls, sequence)?;
+            let produced = queue.produce_once(now, calls, sequence, expected)?;
             let limited = calls.iter().filter(|call| call.rate_limited);
             Ok((produced, limited.map(|call| queue.failure_state(&call.key)).collect()))
         });

@@ -4,7 +4,7 @@ use std::string::FromUtf8Error;
 
 use deltaq_engine::excerpt::shortened;
 use deltaq_engine::object::{self, SyntaxError};
-use deltaq_types::strict::Named;
+use deltaq_types::strict::{Named, VALUE_ERRORS};
 use serde::Deserialize;
 
 use crate::http::problem::{Code, Problem};
@@ -158,6 +158,8 @@ fn document_problem(error: &serde_json::Error, start: Start) -> Problem {
     let (line, column) = start.of(error.line(), error.column());
     let text = format!("{} at line {line}, column {column}", text.strip_suffix(&place).unwrap_or(&text));
     let code = if error.is_data() { Code::InvalidRequest } else { Code::InvalidJson };
+    let is_of_value = |rest: &str| VALUE_ERRORS.iter().any(|kind| rest.starts_with(kind));
+    let wrong = text.split_once(": ").filter(|(_, rest)| is_of_value(rest)).map(|(field, _)| field);
     let named: Vec<&str> = text.split('`').skip(1).step_by(2).collect();
     let is_named =
         ["unknown field", "missing field", "duplicate field"].iter().any(|kind| text.starts_with(kind));
@@ -165,7 +167,7 @@ fn document_problem(error: &serde_json::Error, start: Start) -> Problem {
     if let Some((field, known)) = named.split_first().filter(|_| is_named) {
         problem = problem.hint_some(did_you_mean(field, known)).with("field", *field);
     }
-    problem.with("line", line).with("column", column)
+    problem.with_some("field", wrong).with("line", line).with("column", column)
 }
 
 /// The text of a body that begins at `start`, without a byte order mark.

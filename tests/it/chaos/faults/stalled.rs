@@ -54,7 +54,7 @@ async fn clients_that_time_out_and_retry_do_not_grow_what_waits_for_a_stalled_di
     let node = node::start_on(memory.clone(), memory.opening(), &clock, &shutdown, pace).await;
     let registry = node.expect("the node starts").registry;
     let handle = registry
-        .get_or_create(&Name::new("q").expect("a name"), FirstCall::Produce(&[]), &Creator::default())
+        .get_or_create(&Name::new("q").expect("a name"), FirstCall::Produce(&[], &[]), &Creator::default())
         .expect("it is created");
     handle.set_paused(false).await.expect("it is durable");
     let journal = registry.journal().expect("it has one");
@@ -74,7 +74,7 @@ async fn clients_that_time_out_and_retry_do_not_grow_what_waits_for_a_stalled_di
     assert!((LIMIT / OBJECT_BYTES / 2..LIMIT / OBJECT_BYTES).contains(&accepted.len()), "{accepted:?}");
     let other = registry.get_or_create(
         &Name::new("other").expect("a name"),
-        FirstCall::Produce(&[]),
+        FirstCall::Produce(&[], &[]),
         &Creator::default(),
     );
     assert_eq!(other.map(drop), Err(refused.clone()), "no queue is created either");
@@ -97,7 +97,7 @@ async fn followers_and_one_token_leave_room_for_others() {
     let name = |text: &str| Name::new(text).expect("a name");
     let queue = |text: &str| {
         registry
-            .get_or_create(&name(text), FirstCall::Produce(&[]), &Creator::default())
+            .get_or_create(&name(text), FirstCall::Produce(&[], &[]), &Creator::default())
             .expect("it is created")
     };
     let (parent, other) = (queue("parent"), queue("other"));

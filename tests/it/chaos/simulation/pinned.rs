@@ -80,7 +80,9 @@ fn queue(registry: &Registry) -> Arc<Handle> {
 
 fn queue_named(registry: &Registry, name: &str) -> Arc<Handle> {
     let name = Name::new(name).expect("it is a name");
-    registry.get_or_create(&name, FirstCall::Produce(&[]), &Creator::default()).expect("it can be created")
+    registry
+        .get_or_create(&name, FirstCall::Produce(&[], &[]), &Creator::default())
+        .expect("it can be created")
 }
 
 async fn add(handle: &Arc<Handle>, key: &str) -> Result<(), String> {
@@ -462,14 +464,14 @@ fn only_the_damaged_queue_stays_unavailable_after_an_outage() {
         assert_eq!(back.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true]);
         let other = Name::new("d").expect("it is a name");
         registry
-            .get_or_create(&other, FirstCall::Produce(&[]), &Creator::default())
+            .get_or_create(&other, FirstCall::Produce(&[], &[]), &Creator::default())
             .expect_err("not all queues are back");
         put(runs).await;
         tokio::time::sleep(SECOND * 10).await;
         back = join_all(queues.iter().map(|handle| add(handle, "next"))).await;
         assert_eq!(back, [Ok(()), Ok(()), Ok(())]);
         registry
-            .get_or_create(&other, FirstCall::Produce(&[]), &Creator::default())
+            .get_or_create(&other, FirstCall::Produce(&[], &[]), &Creator::default())
             .expect("all queues are back");
     });
 }

@@ -102,6 +102,45 @@ fn a_sequence_number_is_applied_once() {
 }
 
 #[test]
+fn a_change_may_expect_an_object() {
+    let server = Server::in_memory();
+    let version = || server.json(&["latest", "prices", "a"])["resource_version"].to_string();
+    server.run(&["add", "prices", "--if-absent", "--delay", "1h", r#"{"key":"a","v":1}"#]).ok();
+    assert_eq!(server.count("prices", "delayed"), 1);
+    let first = version();
+    server.run(&["update", "prices", "--if-version", &first, "--key", "a", r#"{"v":2}"#]).ok();
+    let second = version();
+    let object = r#"{"key":"a","v":3}"#;
+    for line in [
+        &["add", "prices", "--if-absent", object][..],
+        &["update", "prices", "--if-absent", object],
+        &["add", "prices", "--if-version", &first, object],
+        &["update", "prices", "--if-version", &first, object],
+        &["delete", "prices", "--if-version", &first, "--key", "a"],
+        &["delete", "prices", "--if-absent", object],
+    ] {
+        let message = server.run(line).failed(1);
+        assert!(
+            message.contains("precondition-failed") && message.contains("deltaq latest QUEUE KEY"),
+            "{message}"
+        );
+        assert_eq!(version(), second, "{line:?}");
+    }
+    let numbered = ["--source", "erp", "--sequence", "1"];
+    let delete = [&["delete", "prices", "--if-version", &second, "--key", "a"][..], &numbered].concat();
+    server.run(&delete).ok();
+    assert_eq!(server.json(&["sources", "prices"])[0]["sequence"], 1);
+    assert!(server.run(&delete).ok().contains("had been applied"), "its number has been applied");
+    for line in [
+        &["add", "prices", "--if-absent", "[{}]"][..],
+        &["add", "prices", "--if-absent", "{}{}"],
+        &["delete", "prices", "--if-version", "7", "--key", "a", "--key", "b"],
+    ] {
+        assert!(server.run(line).failed(2).contains("take a single object"), "{line:?}");
+    }
+}
+
+#[test]
 fn delays_and_backoff_are_passed_on() {
     let server = Server::in_memory();
     let config = r#"{"mode":"keys","rate_limiter":{"item_exponential":{"base":"1h","max":"1h"}}}"#;

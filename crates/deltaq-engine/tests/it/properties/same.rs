@@ -65,6 +65,7 @@ pub(super) fn refused(refusal: &Refusal) -> Refused {
         | Refusal::MemoryFull { .. }
         | Refusal::TooManySequences { .. }
         | Refusal::CountChanged { .. }
+        | Refusal::PreconditionFailed { .. }
         | Refusal::Follower { .. } => panic!("no command of the script causes this"),
     }
 }

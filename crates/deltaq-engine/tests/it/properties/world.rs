@@ -225,7 +225,7 @@ impl World {
             })
             .collect();
         let numbered = sequence.map(|(source, number)| Sequence { source: source.into(), number });
-        let engine = self.engine.produce_once(time(self.now), &converted, numbered.as_ref());
+        let engine = self.engine.produce_once(time(self.now), &converted, numbered.as_ref(), &[]);
         self.model.advance(self.now);
         let before = self.model.held().len();
         let model = self.model.produce(self.now, calls, sequence);

@@ -107,10 +107,13 @@ fn a_repeated_call_is_answered_without_memory() {
     let mut fixture = Fixture::new();
     let sequence = Sequence { source: "erp".into(), number: 1 };
     let ProduceCall(call) = added("a", 1).from("erp");
-    fixture.queue.produce_once(fixture.now(), std::slice::from_ref(&call), Some(&sequence)).expect("room");
+    fixture
+        .queue
+        .produce_once(fixture.now(), std::slice::from_ref(&call), Some(&sequence), &[])
+        .expect("room");
     fixture.commit_and_check();
     fixture.leave(0);
-    let again = fixture.queue.produce_once(fixture.now(), std::slice::from_ref(&call), Some(&sequence));
+    let again = fixture.queue.produce_once(fixture.now(), std::slice::from_ref(&call), Some(&sequence), &[]);
     assert!(again.expect("it was applied").duplicate);
 }
 

@@ -14,7 +14,7 @@ impl Fixture {
     ) -> Result<Produced, Refusal> {
         let calls: Vec<Call> = calls.into_iter().map(|call| self.with_version(call)).collect();
         let sequence = Sequence { source: source.into(), number };
-        let result = self.queue.produce_once(self.now(), &calls, Some(&sequence));
+        let result = self.queue.produce_once(self.now(), &calls, Some(&sequence), &[]);
         self.commit_and_check();
         result
     }
@@ -130,6 +130,7 @@ fn a_source_with_a_number_is_never_forgotten() {
                 fixture.now(),
                 &[added("a", 1).0],
                 Some(&Sequence { source: name(number).as_str().into(), number: 1 }),
+                &[],
             )
             .expect("no refusal");
     }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq_engine::command::{
-    Call, DefaultLimit, How, KeySelection, Pop, Progress, Replace, Replaced, SelectedKeys, Settle, Settled,
+    Call, DefaultLimit, Expected, How, KeySelection, Pop, Progress, Replace, Replaced, SelectedKeys, Settle,
+    Settled,
 };
 use deltaq_engine::config::{Config, Debounce, Quiet};
 use deltaq_engine::delta::{Delta, DeltaKind};
@@ -156,7 +157,17 @@ impl Engine {
             changes.iter().map(|(change, keyed)| self.call(*change, keyed, options)).collect();
         let sequence = options.number("sequence").zip(options.get("source"));
         let sequence = sequence.map(|(number, source)| Sequence { source: source.into(), number });
-        let produced = self.queue.produce_once(self.now, &calls, sequence.as_ref())?;
+        let expected: Vec<Expected> = (0..)
+            .zip(changes)
+            .filter_map(|(index, (_, keyed))| {
+                let version = match keyed.options.number("expected_version")? {
+                    0 => Rv::ZERO,
+                    number => FIRST.plus(number),
+                };
+                Some(Expected::version(index, key(&keyed.key), version))
+            })
+            .collect();
+        let produced = self.queue.produce_once(self.now, &calls, sequence.as_ref(), &expected)?;
         let limited = calls.iter().filter(|call| call.rate_limited);
         let keys = limited.map(|call| {
             let state = self.queue.failure_state(&call.key);
@@ -561,6 +572,7 @@ fn code(refusal: &Refusal) -> &'static str {
         Refusal::MassDelete { .. } => "mass-delete",
         Refusal::NoKnownObjects => "no-known-objects",
         Refusal::NotEmpty { .. } => "not-empty",
+        Refusal::PreconditionFailed { .. } => "precondition-failed",
         Refusal::CountChanged { .. } => "count-changed",
         Refusal::Follower { .. } => "follower",
         Refusal::ImmutableConfig { .. } => "immutable-config",

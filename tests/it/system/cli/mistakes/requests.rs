@@ -23,6 +23,11 @@ const MISTAKES: &[&str] = &[
     "curl -X PUT $Q -H 'if-none-match: *' -d '{\"lease\":\"1m\"}'",
     "curl -X PATCH $Q -H 'if-match: \"old\"' -d '{\"lease\":\"1m\"}'",
     "curl -X DELETE $Q -H 'if-match: \"old\"'",
+    "curl $Q/update -H 'if-match: \"old\"' -d '{\"key\":\"sku-1\"}'",
+    "curl $Q/update -H 'if-match: old' -d '{\"key\":\"sku-1\"}'",
+    "curl $Q/add -H 'if-none-match: \"*\", *' -d '{\"key\":\"sku-1\"}'",
+    "curl $Q/add -H 'if-none-match: *' -d '[{\"key\":\"sku-1\"}]'",
+    "curl $Q/deltas -H 'if-none-match: *' -d '[]'",
     "curl -H 'Host: deltaq.example' $URL/v1/queues",
     "curl -H 'Origin: http://shop.example' $URL/v1/queues",
     // Bodies.
@@ -51,6 +56,8 @@ const MISTAKES: &[&str] = &[
     "curl -X POST $Q/delete",
     "curl $Q/deltas -d '[{\"type\":\"Add\",\"object\":{\"key\":\"a\"}}]'",
     "curl $Q/deltas -d '[{\"type\":\"Added\"}]'",
+    "curl $Q/deltas -d '[{\"type\":\"Deleted\",\"key\":\"sku-1\",\"expected_version\":0}]'",
+    "curl $Q/deltas -d '[{\"type\":\"Deleted\",\"key\":\"sku-1\",\"expected_version\":\"0\"}]'",
     // Parameters.
     "curl \"$Q/add?delay=5\" -d '{\"key\":\"a\"}'",
     "curl \"$Q/add?delay=1month\" -d '{\"key\":\"a\"}'",
