@@ -169,6 +169,25 @@ async fn a_batch_of_deltas_leaves_out_what_is_not_valid() {
 }
 
 #[tokio::test]
+async fn a_refusal_names_the_entry_of_the_body() {
+    let service = Service::start().await;
+    service.call("PUT", QUEUE, &json!({ "mode": "events", "max_deltas_per_key": 2 })).await.ok();
+    let add = |key: &str| format!("{{\"type\":\"Added\",\"object\":{{\"key\":\"{key}\"}}}}");
+    let (a, b, wrong) = (add("a"), add("b"), "{\"type\":\"Added\",\"object\":{}}");
+    let lists: [(&[&str], usize); 5] = [
+        (&[&a, &a, &a], 2),
+        (&[wrong, &a, &a, &a], 3),
+        (&[wrong, wrong, &a, &a, wrong, &b, wrong, &a, wrong], 7),
+        (&[&a, &b, &a, &a, wrong], 3),
+        (&[&a, &a, wrong, wrong, &a], 4),
+    ];
+    for (lines, index) in lists {
+        let refused = send(&service, "deltas?skip_invalid=true", lines).await.problem("key-full");
+        assert_eq!((&refused["index"], &refused["key"]), (&json!(index), &json!("a")), "{lines:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_deletion_is_never_left_out_if_its_key_can_be_read() {
     let service = Service::start().await;
     service.call("PUT", QUEUE, &json!({ "max_object_bytes": 1024, "version": "/v" })).await.ok();

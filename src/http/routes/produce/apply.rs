@@ -48,6 +48,8 @@ struct Entries {
     calls: Vec<Call>,
     expected: Vec<Expected>,
     left_out: Invalid,
+    /// The indexes of the entries that are left out, in the request and in their order.
+    gaps: Vec<usize>,
 }
 
 impl Entries {
@@ -63,6 +65,7 @@ impl Entries {
                     self.expected.push(Expected::version(index, key.clone(), version));
                 }
                 self.left_out.note(index, key, problem);
+                self.gaps.push(index);
             }
         }
     }
@@ -93,7 +96,7 @@ impl Request<'_> {
                 entries.push(index, entry.into());
             }
             entries.expect(&conditions, rules.handle.as_deref());
-            let Entries { calls, expected, left_out } = entries;
+            let Entries { calls, expected, left_out, gaps } = entries;
             rules.check_exists(must_exist)?;
             context.authorize_change(name, calls.iter().map(|call| call.source.as_ref()))?;
             let there = rules.handle.clone();
@@ -102,14 +105,16 @@ impl Request<'_> {
                 handle
             } else {
                 let first = FirstCall::Produce(&calls, &expected);
-                state.partitions.registry(name)?.get_or_create(name, first, &context.creator())?
+                let created = state.partitions.registry(name)?.get_or_create(name, first, &context.creator());
+                created.map_err(|error| in_request(error, &gaps))?
             };
             match handle.produce_and_read(&rules.config, &calls, sequence.as_ref(), &expected).await {
                 Err(deltaq_service::Error::Refused(Refusal::ConfigChanged)) => rules = rules.now(handle),
                 // The queue was deleted since the call arrived, and the call creates it again.
                 Err(deltaq_service::Error::QueueDeleted) if was_there => rules = rules.found(state, name),
                 produced => {
-                    let document = produced_document(&handle, &calls, produced?);
+                    let produced = produced.map_err(|error| in_request(error, &gaps))?;
+                    let document = produced_document(&handle, &calls, produced);
                     let sequence = last_sequence(&handle, sequence, document.duplicate).await?;
                     let (invalid, invalid_objects) = left_out.reply();
                     return Ok(Produced { sequence, invalid, invalid_objects, ..document });
@@ -118,6 +123,17 @@ impl Request<'_> {
         }
         Err(Refusal::ConfigChanged.into())
     }
+}
+
+/// Names an object by its index in the request: the queue counts the calls, which lack the entries that are left out.
+fn in_request(mut error: deltaq_service::Error, gaps: &[usize]) -> deltaq_service::Error {
+    use Refusal::{KeyFull, ObjectTooLarge};
+    if let deltaq_service::Error::Refused(KeyFull { index, .. } | ObjectTooLarge { index, .. }) = &mut error {
+        for gap in gaps {
+            *index += usize::from(*gap <= *index);
+        }
+    }
+    error
 }
 
 /// The reply to a produce call; with the failures of the keys if it was rate-limited.
