@@ -56,6 +56,7 @@ judges:
     just schemathesis 200
     for client in python python-async rust typescript; do just informer-faults $client; done
     just pop-replies 100000
+    just differences
     just crash-readers 200
     just crash-nodes 120
     just crash-failovers 20
@@ -167,6 +168,14 @@ unattended *names:
 # Random replies to pops over slow readers: each must arrive byte for byte. DELTAQ_REPLY_SEED chooses other ones.
 pop-replies replies="100000":
     DELTAQ_REPLIES={{replies}} cargo test --locked -p deltaq --test it server::pop_replies
+
+# Differences of random pairs of objects: two other implementations of JSON patches must make the new object of the old one.
+differences pairs="1000000":
+    DELTAQ_DIFFERENCES={{pairs}} cargo test --locked -p deltaq-engine --test it differences
+    cargo build --release --locked
+    python3 -m venv target/jsonpatch
+    target/jsonpatch/bin/pip install --quiet --disable-pip-version-check --only-binary :all: jsonpatch==1.47 jsonpointer==3.12
+    target/jsonpatch/bin/python scripts/judge_differences.py target/release/deltaq {{pairs}}
 
 # Known vulnerabilities in dependencies. Fetches the RustSec database from GitHub.
 advisories:

@@ -10,7 +10,7 @@ const MEANINGS = {
   version: "The place of the version in an object. Older versions change nothing.",
   known_objects: "Whether acknowledged objects are stored.",
   emit_replaced: "Whether a whole list queues Replaced, or Sync.",
-  lease: "How long a worker may hold a key without extending the lease.",
+  lease: "How long a worker may hold a key.",
   max_failures: "Failures after which a key is parked. 0 is never.",
   rate_limiter: "How long a key waits after a failure.",
   debounce: "The quiet time of a key.",
@@ -26,6 +26,7 @@ const MEANINGS = {
   schema: "What an object must satisfy.",
   prune: "What is removed from an object.",
   indexes: "The indexes of the known objects.",
+  diff: "Arrays compared by element.",
 };
 
 const MODES = {

@@ -3,6 +3,7 @@
 pub mod settings;
 
 mod consume;
+mod difference;
 mod explain;
 mod follow;
 mod history;
@@ -22,7 +23,7 @@ pub use self::consume::{delta, settled};
 pub use self::explain::explain;
 pub use self::history::event;
 pub use self::nodes::node;
-pub use self::popped::{popped, popped_bytes};
+pub use self::popped::{With, popped, popped_bytes};
 pub use self::produce::{failed_key, place, produced, replaced};
 pub use self::queue::{queue, status};
 pub use self::read::{Fields, STATES, Selectable, Selected, index, item, object, source, synced, worker};

@@ -8,6 +8,7 @@ mod clock;
 pub(crate) mod commits;
 mod connections;
 mod controllers;
+mod differences;
 mod event_sources;
 mod explaining;
 mod following;

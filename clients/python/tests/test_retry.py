@@ -132,6 +132,22 @@ class Replies(unittest.TestCase):
         popped = read_reply(Codec(), calls.pop("q"), Reply(200, b'{"items":[],"settled":[],"mood":"good"}'))
         self.assertEqual(popped.items, [])
 
+    def test_an_item_has_its_difference(self) -> None:
+        lease = {"id": "7a1e0b52-7", "token": 7, "duration_ms": 30000, "expires_at": "2026-11-28T00:00:00Z", "expires_in_ms": 30000}
+        item = {"key": "a", "lease": lease, "attempt": 1, "failures": 0, "is_in_initial_list": False, "deltas": []}
+        operation = {"op": "replace", "path": "/price", "value": 12, "old": None}
+        cases: list[tuple[dict[str, Any], tuple[Any, Any]]] = [
+            ({"diff": [operation]}, ([operation], None)),
+            ({"diff": []}, ([], None)),
+            ({"diff": None, "diff_omitted": "too_large"}, (None, "too_large")),
+            ({"diff": None}, (None, None)),
+            ({}, (None, None)),
+        ]
+        for more, expected in cases:
+            body = json.dumps({"items": [{**item, **more}], "settled": []}).encode()
+            [read] = read_reply(Codec(), calls.pop("q"), Reply(200, body)).items
+            self.assertEqual((read.diff, read.diff_omitted), expected)
+
 
 class Numbers(unittest.TestCase):
     def test_numbers_stay_exact(self) -> None:
@@ -220,6 +236,8 @@ class Requests(unittest.TestCase):
     def test_each_pop_has_an_id_of_its_own(self) -> None:
         self.assertNotEqual(calls.pop("q").target, calls.pop("q").target)
         self.assertIn("id=mine", calls.pop("q", id="mine").target)
+        for known, diff, text in [(True, False, "with=known&"), (False, True, "with=diff&"), (True, True, "with=known%2Cdiff&")]:
+            self.assertIn(text, calls.pop("q", id="mine", known=known, diff=diff).target + "&")
 
 
 if __name__ == "__main__":

@@ -70,6 +70,19 @@ export interface Lease {
     expires_in_ms: number;
 }
 
+/** What a pop adds to each item. */
+export type With = "known" | "diff" | "known,diff";
+
+/** An operation of a JSON patch (RFC 6902), with the value that it replaces or removes. */
+export interface DiffOperation {
+    op: "add" | "remove" | "replace";
+    path: string;
+    /** The new value; absent from `remove`. */
+    value?: unknown;
+    /** The value before; absent from `add`. */
+    old?: unknown;
+}
+
 /** A delivered key. */
 export interface PoppedItem<T> {
     key: string;
@@ -81,6 +94,9 @@ export interface PoppedItem<T> {
     deltas: Delta<T>[];
     /** With `with: "known"`: the object that was acknowledged last. */
     known?: T;
+    /** With `with: "diff"`: the operations that turn that object into the newest one. Null without that object, for a deletion, and if it is too large. */
+    diff?: DiffOperation[] | null;
+    diff_omitted?: "too_large" | null;
 }
 
 export interface Popped<T> {
@@ -384,6 +400,8 @@ export interface QueueSettings {
     follow: Follow | null;
     schema: unknown;
     indexes: Record<string, string>;
+    /** `array_keys`: for the pointer to each array whose elements are compared one by one, the pointer to what identifies an element. */
+    diff: { array_keys: Record<string, string> };
 }
 
 /** Settings to set. Null, or a member that is absent in a PUT, means the default. */

@@ -42,7 +42,7 @@ class Parser {
         if (name === "object" || (name === "known" && first === OPEN_OBJECT)) {
             return this.#piece();
         }
-        if (name === "schema") {
+        if (name === "schema" || name === "diff") {
             return JSON.parse(this.#piece());
         }
         switch (first) {

@@ -1,6 +1,6 @@
 /** Parameters of the calls on a queue. Parameters of the API have the same names as in docs/api.md. */
 
-import type { ItemState, Settle, View } from "./documents.js";
+import type { ItemState, Settle, View, With } from "./documents.js";
 import type { Duration } from "./duration.js";
 import type { CallOptions } from "./transport.js";
 
@@ -65,7 +65,8 @@ export interface PopOptions extends CallOptions {
     worker?: string;
     /** The id of this pop: a repeat with the same id, for example after a lost reply, returns the same leases. Default: a random id. */
     id?: string;
-    with?: "known";
+    /** What each item has in addition: the object that was acknowledged last, the difference from it to the newest object, or both. */
+    with?: With;
     /** Leases to settle before the pop. */
     settle?: readonly Settle[];
 }

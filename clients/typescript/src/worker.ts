@@ -1,6 +1,6 @@
 /** Delivers the keys of a queue to a handler. */
 
-import type { PoppedItem } from "./documents.js";
+import type { PoppedItem, With } from "./documents.js";
 import type { Duration } from "./duration.js";
 import type { Context } from "./leases.js";
 import type { Outcome } from "./outcome.js";
@@ -33,8 +33,8 @@ export interface WorkerOptions {
     leaseDuration?: Duration;
     /** How long a pop waits for a key, at most 55s. Default 20s. */
     wait?: Duration;
-    /** `known`: items have the object that was acknowledged last. */
-    with?: "known";
+    /** What each item has in addition: the object that was acknowledged last, the difference from it to the newest object, or both. */
+    with?: With;
     /** How long running handlers may continue after the stop, in milliseconds. Default 10,000. */
     graceMs?: number;
     /** The pauses after failed calls. A failed call is repeated for as long as the worker runs. */

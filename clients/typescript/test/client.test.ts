@@ -43,6 +43,14 @@ test("the life of a key", async t => {
     assert.deepEqual((await queue.known({ index: "by_price", value: "3" }).all()).map(object => object.key), ["a"]);
     assert.deepEqual(await queue.indexValues("by_price").all(), [{ value: "3", keys: 1 }]);
     assert.ok((await queue.history("a").all()).length >= 3);
+    await queue.update({ key: "a", price: 5 });
+    const [changed] = (await queue.pop({ with: "known,diff" })).items;
+    assert.deepEqual([changed?.known, changed?.diff], [{ key: "a", price: 3 }, [{ op: "replace", path: "/price", value: 5, old: 3 }]]);
+    assert.equal((await queue.ack(changed!.lease.id)).stale, 0);
+    await queue.deleteKey("a");
+    const [deleted] = (await queue.pop({ with: "diff" })).items;
+    assert.deepEqual([deleted?.known, deleted?.diff], [undefined, null]);
+    await queue.ack(deleted!.lease.id);
     assert.equal((await queue.deleteKey("b")).queued, 1);
     assert.equal((await queue.purge()).keys, 1);
     assert.equal((await queue.synced()).synced, true);

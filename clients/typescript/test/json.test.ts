@@ -28,6 +28,13 @@ test("a JSON Schema in the settings is parsed as a whole", () => {
     assert.deepEqual(parse('{"schema":{"properties":{"object":{"type":"object"}}}}'), { schema: { properties: { object: { type: "object" } } } });
 });
 
+test("a difference and its settings are parsed as a whole", () => {
+    const operation = '{"op":"add","path":"/known","value":{"object":{"a":1}}}';
+    assert.deepEqual(parse(`{"diff":[${operation}]}`), { diff: [{ op: "add", path: "/known", value: { object: { a: 1 } } }] });
+    assert.deepEqual(parse('{"diff":null}'), { diff: null });
+    assert.deepEqual(parse('{"diff":{"array_keys":{"/object":"/known"}}}'), { diff: { array_keys: { "/object": "/known" } } });
+});
+
 test("strings with escapes, empty lists and white space", () => {
     assert.deepEqual(parse(' {"a" : "\\u00e9\\"\\\\" ,\n"b":[ ],\t"c":{ },"d":[true,false,null]} '), {
         a: 'é"\\',

@@ -117,6 +117,20 @@ impl Call {
         self
     }
 
+    /// Adds an item to a query parameter that is a list, if `is_wanted`.
+    #[must_use]
+    pub fn listed(mut self, name: &'static str, item: &str, is_wanted: bool) -> Self {
+        match self.query.iter_mut().find(|(other, _)| *other == name) {
+            _ if !is_wanted => {}
+            Some((_, list)) => {
+                list.push(',');
+                list.push_str(item);
+            }
+            None => self.query.push((name, item.to_owned())),
+        }
+        self
+    }
+
     /// Adds a query parameter that is a flag.
     #[must_use]
     pub fn switch(self, name: &'static str, is_on: bool) -> Self {

@@ -39,6 +39,7 @@ pub struct Worker {
     lease_duration: Option<Duration>,
     wait: Duration,
     with_known: bool,
+    with_diff: bool,
     settles_at_once: bool,
     until_empty: bool,
     grace: Duration,
@@ -116,6 +117,7 @@ impl Queue {
             lease_duration: None,
             wait: Duration::from_secs(20),
             with_known: false,
+            with_diff: false,
             settles_at_once: false,
             until_empty: false,
             grace: Duration::from_secs(30),
@@ -164,6 +166,13 @@ impl Worker {
     #[must_use]
     pub const fn with_known(mut self) -> Self {
         self.with_known = true;
+        self
+    }
+
+    /// Adds to each item the difference from the object that was acknowledged last to the newest one.
+    #[must_use]
+    pub const fn with_diff(mut self) -> Self {
+        self.with_diff = true;
         self
     }
 

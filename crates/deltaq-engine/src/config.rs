@@ -15,6 +15,7 @@ use super::index_settings::IndexSettings;
 use super::key::KeySpec;
 use super::limits::DEBOUNCE_MAX_WAITS;
 pub use super::mode::ModeRules;
+use super::object::ArrayKeys;
 use super::pointer::Pointer;
 use super::rate_limit::RateLimiter;
 
@@ -130,6 +131,8 @@ pub struct Config {
     pub retention: Retention,
     /// The indexes of the known objects.
     pub indexes: IndexSettings,
+    /// The arrays whose elements differences compare one by one.
+    pub array_keys: ArrayKeys,
     /// The queue that this queue follows, and which of its objects. `None` for a queue with its own producers.
     pub follow: Option<Arc<Follow>>,
     /// The schema and pruning of incoming objects; `None` if there is neither.
@@ -194,6 +197,7 @@ impl Default for Config {
             max_deletes: None,
             retention: Retention::default(),
             indexes: IndexSettings::default(),
+            array_keys: ArrayKeys::default(),
             follow: None,
             admission: None,
         }

@@ -14,7 +14,7 @@ const COMPARED_DIGITS_MAX: usize = 37;
 ///
 /// Invariant: `digits` neither begins nor ends with 0. Zero has no digits, no sign and the magnitude 0. So equal numbers
 /// have equal fields.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Decimal {
     is_negative: bool,
     magnitude: i64,

@@ -1,6 +1,8 @@
 //! Fixed limits. Each name ends in its unit. The limits that an operator can set are in
 //! [`Config`](super::config::Config).
 
+/// Maximum number of arrays in the setting `diff.array_keys` of a queue.
+pub const ARRAY_KEYS_MAX: usize = 16;
 /// Maximum length of a key, in bytes of UTF-8.
 pub const KEY_BYTES_MAX: usize = 1_024;
 /// Maximum nesting depth of an object's JSON, counted in open braces and brackets.

@@ -3,7 +3,9 @@
 //! An object is not a document model: a tree is built only to compare two objects with different texts. Numbers are
 //! never converted, so a number that is too long for an f64 keeps all its digits, and its text is stored as it was sent.
 
+mod diff;
 mod names;
+mod tree;
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,8 +15,9 @@ use serde::ser::SerializeStruct;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::value::RawValue;
 
+pub use self::diff::{ArrayKeys, DiffLimits, Operation, TooLarge};
 use self::names::{Names, quote_behind, shared};
-use super::decimal::same_value;
+use self::tree::tree;
 use super::key::{Key, KeyError, KeySpec};
 use super::limits::{ENVELOPE_BYTES_MAX, JSON_DEPTH_MAX};
 use super::walk::Walk;
@@ -407,68 +410,6 @@ fn kind_of(peek: Peek) -> &'static str {
         Peek::Null => "null",
         _ => "a number",
     }
-}
-
-/// A JSON value for comparison: members sorted, strings unescaped.
-#[derive(PartialEq)]
-enum Tree<'j> {
-    Null,
-    Bool(bool),
-    Number(Number<'j>),
-    Text(String),
-    Array(Vec<Tree<'j>>),
-    Object(Vec<(String, Tree<'j>)>),
-}
-
-/// The text of a number, compared by its value.
-struct Number<'j>(&'j str);
-
-impl PartialEq for Number<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        same_value(self.0, other.0)
-    }
-}
-
-fn tree(text: &str) -> Result<Tree<'_>, JiterError> {
-    let mut walk = Walk::new(text);
-    let peek = walk.peek()?;
-    subtree(text, &mut walk, peek)
-}
-
-fn subtree<'j>(text: &'j str, walk: &mut Walk<'j>, peek: Peek) -> Result<Tree<'j>, JiterError> {
-    Ok(match peek {
-        Peek::Object => {
-            let mut members = Vec::new();
-            let mut next = walk.object()?.map(str::to_owned);
-            while let Some(name) = next {
-                let peek = walk.peek()?;
-                members.push((name, subtree(text, walk, peek)?));
-                next = walk.next_key()?.map(str::to_owned);
-            }
-            members.sort_by(|(a, _), (b, _)| a.cmp(b));
-            Tree::Object(members)
-        }
-        Peek::Array => {
-            let mut elements = Vec::new();
-            let mut next = walk.array()?;
-            while let Some(peek) = next {
-                elements.push(subtree(text, walk, peek)?);
-                next = walk.array_step()?;
-            }
-            Tree::Array(elements)
-        }
-        Peek::String => Tree::Text(walk.string()?.to_owned()),
-        Peek::True | Peek::False => Tree::Bool(walk.boolean(peek)?),
-        Peek::Null => {
-            walk.null()?;
-            Tree::Null
-        }
-        number => {
-            let start = walk.index();
-            walk.number(number)?;
-            Tree::Number(Number(text.get(start..walk.index()).unwrap_or_default()))
-        }
-    })
 }
 
 /// Why the parser refuses a text, in the wording of the API.

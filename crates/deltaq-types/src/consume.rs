@@ -4,7 +4,10 @@ use serde::ser::{SerializeMap as _, SerializeStruct as _};
 use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
-use super::{DeltaType, LeaseOutcome, RawObject, SettleResult, Timestamp, strict, terms};
+use super::{
+    DeltaType, DiffOmission, DiffOperation, Difference, LeaseOutcome, RawObject, SettleResult, Timestamp,
+    strict, terms,
+};
 
 /// A delta. In the reply to a pop, each of the last four members is absent if it is null, false or 0.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -98,6 +101,14 @@ pub struct PoppedItem {
     /// With `with=known`: the object that was acknowledged last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known: Option<RawObject>,
+    /// With `with=diff`: the operations that turn the object that was acknowledged last into the newest one. It is null if
+    /// there is no acknowledged object, if the newest change is a deletion, and if the difference is too large.
+    #[serde(default, skip_serializing_if = "Difference::is_absent")]
+    #[schema(value_type = Option<Vec<DiffOperation>>)]
+    pub diff: Difference,
+    /// With `with=diff`: why a difference is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diff_omitted: Option<DiffOmission>,
 }
 
 /// The reply to a pop.

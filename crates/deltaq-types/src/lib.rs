@@ -20,6 +20,7 @@ pub mod strict;
 pub mod terms;
 
 mod consume;
+mod difference;
 mod history;
 mod kinds;
 mod page;
@@ -41,6 +42,7 @@ pub use self::consume::{
     DeltaDocument, KeysBody, LeaseDocument, LeasesBody, PopBody, Popped, PoppedItem, SettleAs, SettleBody,
     SettleCall, SettledDocument, SettledList,
 };
+pub use self::difference::{DiffOperation, Difference};
 pub use self::history::EventDocument;
 pub use self::kinds::Members;
 pub use self::page::Page;
@@ -53,7 +55,7 @@ pub use self::queue::{
     FollowStatus, LastReplaceDocument, PurgedDocument, QueueDocument, QueuePage, QueueStatus, ReplaceCounts,
     UnavailableQueue,
 };
-pub use self::raw::RawObject;
+pub use self::raw::{RawJson, RawObject};
 pub use self::read::{
     ExplainDocument, IndexDocument, IndexValueDocument, ItemDocument, ObjectDocument, ParkedError,
     ParkedErrors, SourceDocument, SourceProblem, SyncedDocument, WorkerDocument,
@@ -62,12 +64,12 @@ pub use self::server::{
     Info, InfoCaller, InfoGrant, InfoLimits, InfoNode, InfoStore, NodeDocument, NodeList,
 };
 pub use self::settings::{
-    Bucket, Debounce, DebouncedDeletes, DetailedKeyPart, Follow, FollowedView, ItemExponential, ItemFastSlow,
-    KeyPart, Mode, QueueSettings, RateLimiter, Retention,
+    Bucket, Debounce, DebouncedDeletes, DetailedKeyPart, DiffSettings, Follow, FollowedView, ItemExponential,
+    ItemFastSlow, KeyPart, Mode, QueueSettings, RateLimiter, Retention,
 };
 pub use self::timestamp::{LAST_US, Timestamp};
 pub use self::watch::WatchRow;
 pub use self::words::{
-    DeltaType, Durability, EventName, ExpiredReason, FollowReason, FollowState, GrantVerb, HoldReason,
-    IndexState, ItemState, LeaseOutcome, NodeStatus, RowType, SettleResult, StoreKind,
+    DeltaType, DiffOmission, DiffOp, Durability, EventName, ExpiredReason, FollowReason, FollowState,
+    GrantVerb, HoldReason, IndexState, ItemState, LeaseOutcome, NodeStatus, RowType, SettleResult, StoreKind,
 };

@@ -46,3 +46,35 @@ impl<'de> Deserialize<'de> for RawObject {
         }
     }
 }
+
+/// A JSON value as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RawJson(Box<str>);
+
+impl RawJson {
+    /// Wraps a text that is known to be one JSON value.
+    #[must_use]
+    pub fn from_valid(text: impl Into<Box<str>>) -> Self {
+        Self(text.into())
+    }
+
+    /// The JSON text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Serialize for RawJson {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut raw = serializer.serialize_struct(RAW_TEXT, 1)?;
+        raw.serialize_field(RAW_TEXT, self.as_str())?;
+        raw.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for RawJson {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self(Box::<RawValue>::deserialize(deserializer)?.get().into()))
+    }
+}

@@ -106,6 +106,20 @@ pub struct QueueSettings {
     #[serde(default, deserialize_with = "indexes")]
     #[schema(required = true, value_type = BTreeMap<String, JsonPointer>)]
     pub indexes: BTreeMap<String, String>,
+    /// How differences are computed.
+    #[serde(default, deserialize_with = "range::table")]
+    #[schema(required = true)]
+    pub diff: DiffSettings,
+}
+
+/// How the difference of two objects is computed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DiffSettings {
+    /// Arrays whose elements are compared one by one: for the pointer to each array, the pointer within an element to the string
+    /// or number that identifies it.
+    #[serde(default, deserialize_with = "array_keys")]
+    #[schema(required = true, value_type = BTreeMap<String, JsonPointer>)]
+    pub array_keys: BTreeMap<String, String>,
 }
 
 /// What a pop delivers.
@@ -354,6 +368,8 @@ impl QueueSettings {
         "schema",
         "prune",
         "indexes",
+        "diff",
+        "diff.array_keys",
     ];
 
     /// The first member that is an unknown setting, such as `rate_limiter.jiter`.
@@ -427,6 +443,11 @@ fn pointers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D
 
 fn indexes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
     let expected = r#"names and JSON pointers such as {"by_city":"/city"}"#;
+    whole_value(deserializer, expected, |value| serde_json::from_value(value).ok())
+}
+
+fn array_keys<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
+    let expected = r#"pointers to arrays, each with the pointer to what identifies an element, such as {"/items":"/sku"}"#;
     whole_value(deserializer, expected, |value| serde_json::from_value(value).ok())
 }
 

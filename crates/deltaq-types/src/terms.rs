@@ -4,12 +4,12 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, SchemaFormat, Type};
+use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, SchemaFormat, SchemaType, Type};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-use super::RawObject;
 use super::range::WHOLE_MAX;
+use super::{RawJson, RawObject};
 
 /// Maximum length of a key, in bytes.
 pub const KEY_BYTES_MAX: usize = 1_024;
@@ -86,6 +86,22 @@ fn duration(format: &str) -> ObjectBuilder {
 
 fn uint64() -> SchemaFormat {
     SchemaFormat::Custom("uint64".to_owned())
+}
+
+impl PartialSchema for RawJson {
+    fn schema() -> RefOr<Schema> {
+        ObjectBuilder::new()
+            .schema_type(SchemaType::AnyValue)
+            .description(Some("Any JSON value, as it was written."))
+            .build()
+            .into()
+    }
+}
+
+impl ToSchema for RawJson {
+    fn name() -> Cow<'static, str> {
+        "RawJson".into()
+    }
 }
 
 impl PartialSchema for RawObject {

@@ -79,6 +79,20 @@ words! {
         /// A Resync repeats the known object.
         Sync = "Sync",
     }
+    /// What an operation of a difference does.
+    DiffOp {
+        /// The value is new.
+        Add = "add",
+        /// The value is gone.
+        Remove = "remove",
+        /// The value has replaced another one.
+        Replace = "replace",
+    }
+    /// Why a difference is left out.
+    DiffOmission {
+        /// It has more than 1,000 operations or is too large.
+        TooLarge = "too_large",
+    }
     /// The result of a settle or of an extension.
     SettleResult {
         /// The call took effect.

@@ -75,6 +75,9 @@ pub struct Pop {
     /// Include the last acknowledged object of each key.
     #[arg(long)]
     pub with_known: bool,
+    /// Include what has changed since the last acknowledged object.
+    #[arg(long)]
+    pub with_diff: bool,
 }
 
 /// The leases of a command.
@@ -180,7 +183,8 @@ impl Execute for Pop {
                 .query("lease_duration", self.lease)
                 .query("worker", self.worker.as_deref())
                 .query("id", self.id.as_deref())
-                .query("with", self.with_known.then_some("known"))
+                .listed("with", "known", self.with_known)
+                .listed("with", "diff", self.with_diff)
                 .wait(left.into());
             let popped: PoppedTexts = match session.client.fetch(call).await {
                 Err(error) if is_absent(&error) && !wait.is_over() => {

@@ -49,6 +49,9 @@ pub struct Work {
     /// Include the last acknowledged object in the item.
     #[arg(long)]
     pub with_known: bool,
+    /// Include what has changed since the last acknowledged object.
+    #[arg(long)]
+    pub with_diff: bool,
     /// Exit when the queue has no ready key; exit code 1 if keys have failed and were not acknowledged afterwards, 3 if the
     /// queue does not exist.
     #[arg(long)]
@@ -133,6 +136,9 @@ impl Work {
         }
         if self.with_known {
             worker = worker.with_known();
+        }
+        if self.with_diff {
+            worker = worker.with_diff();
         }
         if self.until_empty {
             worker = worker.until_empty();

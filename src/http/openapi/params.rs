@@ -113,7 +113,7 @@ parameters! {
         "lease_duration" LeaseLength "The length of the leases; default: the setting of the queue.";
         "worker" Label "The name of the worker, shown with its leases.";
         "id" Label "The id of the pop: a repeated pop with the same id returns the same leases while they are live.";
-        "with" With "`known` adds to each item the object that was acknowledged last.";
+        "with" With "`known` adds to each item the object that was acknowledged last, and `diff` the difference from that object to the newest one. `known,diff` adds both.";
     }
     ItemsQuery in Query {
         "state" States "States, joined by commas; default all.";

@@ -100,7 +100,7 @@ terms! { schemas;
     /// One part of all keys.
     ShardName = json!({ "type": "string", "pattern": "^[0-9]{1,9}/[0-9]{1,9}$" });
     /// An addition to each item.
-    With = json!({ "type": "string", "enum": ["known"] });
+    With = json!({ "type": "string", "pattern": "^(known|diff)(,(known|diff))*$" });
     /// When pops of a closed queue end.
     WaitFor = json!({ "type": "string", "enum": ["leases", "none"] });
     /// Which of several objects with the same key a list keeps.

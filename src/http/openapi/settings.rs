@@ -5,8 +5,16 @@ use serde_json::{Map, Value, json};
 use super::reference::reference;
 
 /// Objects inside the settings. In a request, all of their members are optional.
-const PARTS: [&str; 7] =
-    ["RateLimiter", "ItemExponential", "ItemFastSlow", "Bucket", "Debounce", "Retention", "Follow"];
+const PARTS: [&str; 8] = [
+    "RateLimiter",
+    "ItemExponential",
+    "ItemFastSlow",
+    "Bucket",
+    "Debounce",
+    "Retention",
+    "Follow",
+    "DiffSettings",
+];
 
 /// The schema of the settings in a request: all members are optional, and null means the default, also inside objects.
 pub(super) fn given(schemas: &mut Map<String, Value>) -> Value {
@@ -19,6 +27,13 @@ pub(super) fn given(schemas: &mut Map<String, Value>) -> Value {
     for name in PARTS {
         let given = schemas.get(name).map(given_of);
         schemas.insert(given_name(name), given.unwrap_or_default());
+    }
+    // A PATCH removes an entry of a table with null.
+    if let Some(pointer) = schemas
+        .get_mut(&given_name("DiffSettings"))
+        .and_then(|given| given.pointer_mut("/properties/array_keys/oneOf/1/additionalProperties"))
+    {
+        *pointer = or_null(pointer.take());
     }
     let mut given = schemas.get("QueueSettings").map(given_of).unwrap_or_default();
     // A single pointer needs no list.

@@ -33,7 +33,7 @@ use crate::http::request::body::blank_hinted;
 use crate::http::request::call::QueueCall;
 use crate::http::request::params::{check_error, read_duration, wrong};
 use crate::http::state::AppState;
-use crate::http::wire::{self, popped, popped_bytes};
+use crate::http::wire::{self, With, popped, popped_bytes};
 
 /// Maximum number of keys in one forget, promote, redrive or discard.
 const KEYS_MAX: usize = 10_000;
@@ -68,22 +68,20 @@ pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {
     let QueueCall { state, name, params, incoming, context, .. } = call;
     let wait = params.duration("wait", Duration::ZERO..=state.limits.max_wait)?.unwrap_or_default();
     let max = params.count("max", 1..=POP_MAX)?.unwrap_or(1);
+    let (with_known, with_diff) = read_with(params.text("with"))?;
     let pop = Pop {
         max: usize::try_from(max).unwrap_or(usize::MAX),
         max_bytes: state.limits.max_reply_bytes,
         lease: params.duration("lease_duration", LEASE_MIN..=LEASE_MAX)?,
         worker: params.name("worker")?.map(Worker::from),
         id: params.name("id")?.map(Arc::from),
-        with_known: match params.text("with") {
-            None => false,
-            Some("known") => true,
-            Some(other) => return Err(wrong("with", &format!("it takes \"known\", not {}", Excerpt(other)))),
-        },
+        with_known: with_known || with_diff,
     };
     let body: PopBody = incoming.document().await?;
     let (leases, hows) = read_settles(body.settle)?;
     let handle = state.partitions.get(&name)?;
     check_done(&handle, &hows)?;
+    let with = With { known: with_known, diff: with_diff.then(|| handle.config().array_keys.clone()) };
     let is_large = max > LARGE_CALL_KEYS as u64 || hows.len() > LARGE_CALL_KEYS;
     let settles = settles_of(&handle, &leases, hows);
     let popping = {
@@ -109,13 +107,13 @@ pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {
         leases: Some(settled.len() as u64),
         ..RequestCounts::default()
     });
-    let bytes = popped_bytes(&delivered.items, &settled);
+    let bytes = popped_bytes(&delivered.items, &settled, &with);
     let reserved = match context.reserve_reply(bytes) {
         Ok(reserved) => reserved,
         Err(problem) => return Err(problem.with_default("settled", settled)),
     };
     let render = move || {
-        let text = popped(&handle.lives(), &delivered.items, &settled, switches, handle.moment());
+        let text = popped(&handle.lives(), &delivered.items, &settled, &with, switches, handle.moment());
         (text, delivered)
     };
     let permit = async { RENDERINGS.permit(&context.creator()).await };
@@ -132,6 +130,22 @@ pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {
         response.extensions_mut().insert(CountedReply);
     }
     Ok(response)
+}
+
+/// Reads the parameter `with`: whether items have their known objects, and whether they have differences.
+fn read_with(text: Option<&str>) -> Result<(bool, bool), Problem> {
+    let (mut known, mut diff) = (false, false);
+    for name in text.iter().flat_map(|text| text.split(',')) {
+        match name {
+            "known" => known = true,
+            "diff" => diff = true,
+            other => {
+                let why = format!("it takes \"known\", \"diff\" or \"known,diff\", not {}", Excerpt(other));
+                return Err(wrong("with", &why));
+            }
+        }
+    }
+    Ok((known, diff))
 }
 
 /// Settle leases, each in its own way.

@@ -11,9 +11,11 @@ use deltaq_engine::command::Item;
 use deltaq_engine::delta::Delta;
 use deltaq_engine::id::Rv;
 use deltaq_engine::lives::{LifeId, Lives};
+use deltaq_engine::object::{ArrayKeys, Object, Operation, TooLarge};
 use deltaq_service::Moment;
 use deltaq_types::{LeaseOutcome, SettleAs, SettledDocument, Timestamp};
 
+use super::difference::{compared, diff_bytes_max, difference, op};
 use super::millis;
 use crate::instant::Seconds;
 
@@ -28,13 +30,24 @@ thread_local! {
     static INSTANTS: RefCell<(Seconds, Seconds)> = const { RefCell::new((Seconds::new(), Seconds::new())) };
 }
 
+/// What the parameter `with` adds to each item.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct With {
+    /// The known object.
+    pub known: bool,
+    /// The difference from the known object to the newest one, and which arrays it compares by element.
+    pub diff: Option<ArrayKeys>,
+}
+
 /// The approximate length of the reply, in bytes.
 #[must_use]
-pub fn popped_bytes(items: &[Item], settled: &[SettledDocument]) -> usize {
+pub fn popped_bytes(items: &[Item], settled: &[SettledDocument], with: &With) -> usize {
     let bytes = items.iter().map(|item| {
         let deltas = item.deltas.iter().map(|delta| delta.object.bytes() + DELTA_BYTES);
-        let known = item.known.as_ref().map_or(0, |known| known.object.bytes());
-        KEY_BYTES + known + deltas.sum::<usize>()
+        let known = item.known.as_ref().filter(|_| with.known).map_or(0, |known| known.object.bytes());
+        let diff =
+            compared(item).filter(|_| with.diff.is_some()).map_or(0, |(old, new)| diff_bytes_max(old, new));
+        KEY_BYTES + known + diff + deltas.sum::<usize>()
     });
     bytes.sum::<usize>() + SETTLED_BYTES * settled.len() + KEY_BYTES
 }
@@ -45,19 +58,20 @@ pub fn popped(
     lives: &Lives,
     items: &[Item],
     settled: &[SettledDocument],
+    with: &With,
     switches: Switches,
     moment: Moment,
 ) -> String {
     INSTANTS.with_borrow_mut(|(deadlines, queued)| {
         let mut reply = Reply {
-            text: String::with_capacity(popped_bytes(items, settled)),
+            text: String::with_capacity(popped_bytes(items, settled, with)),
             lives,
             life: (LifeId::FORGOTTEN, String::new()),
             moment,
             deadlines,
             queued,
         };
-        reply.list("{\"items\":", items, Reply::item);
+        reply.list("{\"items\":", items, |reply, item| reply.item(item, with));
         reply.list(",\"settled\":", settled, Reply::settled);
         reply.flag(",\"closed\":", Some(switches.closed));
         reply.flag(",\"paused\":", Some(switches.paused));
@@ -77,7 +91,7 @@ struct Reply<'s> {
 }
 
 impl Reply<'_> {
-    fn item(&mut self, item: &Item) {
+    fn item(&mut self, item: &Item, with: &With) {
         self.string("{\"key\":", item.key.as_str());
         self.raw(",\"lease\":{\"id\":\"");
         self.life(item.token.rv());
@@ -94,9 +108,32 @@ impl Reply<'_> {
         self.number(",\"failures\":", item.failures);
         self.flag(",\"is_in_initial_list\":", Some(item.is_in_initial_list));
         self.list(",\"deltas\":", &item.deltas, Self::delta);
-        if let Some(known) = &item.known {
+        if let Some(known) = item.known.as_ref().filter(|_| with.known) {
             self.raw(",\"known\":");
             self.raw(known.object.as_str());
+        }
+        if let Some(array_keys) = &with.diff {
+            self.diff(compared(item), array_keys);
+        }
+        self.raw("}");
+    }
+
+    fn diff(&mut self, compared: Option<(&Object, &Object)>, array_keys: &ArrayKeys) {
+        match compared.map(|(old, new)| difference(old, new, array_keys)) {
+            None => self.null(",\"diff\":"),
+            Some(Err(TooLarge)) => self.raw(",\"diff\":null,\"diff_omitted\":\"too_large\""),
+            Some(Ok(operations)) => self.list(",\"diff\":", &operations, Self::operation),
+        }
+    }
+
+    fn operation(&mut self, operation: &Operation<'_>) {
+        self.word("{\"op\":", Some(op(operation).as_str()));
+        self.string(",\"path\":", &operation.path);
+        for (name, value) in [(",\"value\":", operation.new), (",\"old\":", operation.old)] {
+            if let Some(value) = value {
+                self.raw(name);
+                self.raw(value);
+            }
         }
         self.raw("}");
     }
@@ -221,11 +258,12 @@ mod tests {
     use deltaq_engine::key::Key;
     use deltaq_engine::known::Known;
     use deltaq_engine::lives::Life;
-    use deltaq_engine::object::Object;
     use deltaq_engine::time::Time;
     use deltaq_engine::trace::{Trace, TraceContext};
     use deltaq_service::LeaseId;
-    use deltaq_types::{LeaseDocument, Popped, PoppedItem, SettleResult};
+    use deltaq_types::{
+        DiffOmission, DiffOperation, Difference, LeaseDocument, Popped, PoppedItem, RawJson, SettleResult,
+    };
 
     use super::*;
     use crate::http::wire::{raw, timestamp};
@@ -253,7 +291,20 @@ mod tests {
         }
     }
 
-    fn document(item: &Item, moment: Moment) -> PoppedItem {
+    fn operation(operation: &Operation<'_>) -> DiffOperation {
+        let value = |text: Option<&str>| text.map(RawJson::from_valid);
+        DiffOperation {
+            op: op(operation),
+            path: operation.path.clone(),
+            value: value(operation.new),
+            old: value(operation.old),
+        }
+    }
+
+    fn document(item: &Item, with: &With, moment: Moment) -> PoppedItem {
+        let compared =
+            with.diff.as_ref().map(|keys| compared(item).map(|(old, new)| difference(old, new, keys)));
+        let diff_omitted = matches!(compared, Some(Some(Err(_)))).then_some(DiffOmission::TooLarge);
         PoppedItem {
             key: item.key.as_str().to_owned(),
             lease: LeaseDocument {
@@ -267,7 +318,15 @@ mod tests {
             failures: item.failures,
             is_in_initial_list: item.is_in_initial_list,
             deltas: item.deltas.iter().map(|delta| crate::http::wire::delta(delta, moment)).collect(),
-            known: item.known.as_ref().map(|known| raw(&known.object)),
+            known: item.known.as_ref().filter(|_| with.known).map(|known| raw(&known.object)),
+            diff: match compared {
+                None => Difference::Absent,
+                Some(None | Some(Err(_))) => Difference::Null,
+                Some(Some(Ok(operations))) => {
+                    Difference::Operations(operations.iter().map(operation).collect())
+                }
+            },
+            diff_omitted,
         }
     }
 
@@ -282,7 +341,7 @@ mod tests {
             failures: 2,
             is_in_initial_list: !deltas.is_empty(),
             known: (deltas.len() > 1).then(|| Known {
-                object: deltas[0].object.clone(),
+                object: Object::from_valid("{\"key\": 2e0, \"\u{e9}/\\\"\": null}"),
                 rv: Rv::new(1),
                 owner: None,
             }),
@@ -320,17 +379,20 @@ mod tests {
         ];
         let now = Time::from_micros(1_795_298_390_000_000);
         let day_us = 86_400_000_000;
-        for (items, settled, lead_us, closed, paused) in [
-            (&items[..], &settled[..], 0, false, false),
-            (&items[..], &[], day_us, true, true),
-            (&[], &[], 0, true, false),
-            (&[], &[], 0, false, true),
+        let known = With { known: true, diff: None };
+        let diff = With { known: false, diff: Some(ArrayKeys::default()) };
+        for (items, settled, with, lead_us, closed, paused) in [
+            (&items[..], &settled[..], &known, 0, false, false),
+            (&items[..], &[], &With::default(), day_us, true, true),
+            (&items[..], &[], &diff, 0, false, false),
+            (&[], &[], &diff, 0, true, false),
+            (&[], &[], &known, 0, false, true),
         ] {
             let moment = Moment::ahead(now, lead_us);
-            let documents = items.iter().map(|item| document(item, moment)).collect();
+            let documents = items.iter().map(|item| document(item, with, moment)).collect();
             let document = Popped { items: documents, settled: settled.to_vec(), closed, paused };
             let expected = serde_json::to_string(&document).unwrap() + "\n";
-            let text = popped(&lives(), items, settled, Switches { closed, paused }, moment);
+            let text = popped(&lives(), items, settled, with, Switches { closed, paused }, moment);
             assert_eq!(text, expected);
             let parsed: Popped = serde_json::from_str(&text).unwrap();
             assert_eq!(serde_json::to_string(&parsed).unwrap() + "\n", text);

@@ -25,11 +25,15 @@ const SETTINGS: [&str; 11] = [
 const SELECTABLE: [&str; 3] = ["ItemDocument", "ObjectDocument", "QueueDocument"];
 /// Members that are absent without a value, which the items of a pop leave out, and those that only an extension or only the other settles
 /// have.
-const ABSENT: [(&str, &str); 12] = [
+const ABSENT: [(&str, &str); 16] = [
     ("DeltaDocument", "coalesced"),
     ("DeltaDocument", "final_state_unknown"),
     ("DeltaDocument", "source"),
     ("DeltaDocument", "traceparent"),
+    ("DiffOperation", "old"),
+    ("DiffOperation", "value"),
+    ("PoppedItem", "diff"),
+    ("PoppedItem", "diff_omitted"),
     ("PoppedItem", "known"),
     ("SettledDocument", "deleted"),
     ("SettledDocument", "due_at"),
@@ -183,8 +187,9 @@ fn a_list_in_a_reply_is_never_null() {
         if types == "array" {
             lists += 1;
         }
-        // Each of these belongs to some problems, or to one kind of call.
-        let is_optional = name == "ProblemDocument" || (name, member) == ("Produced", "keys");
+        // Each of these belongs to some problems, or to one kind of call, or is a list that is left out.
+        let is_optional = name == "ProblemDocument"
+            || [("Produced", "keys"), ("PoppedItem", "diff")].contains(&(name, member));
         let is_nullable = types.as_array().is_some_and(|types| types.contains(&json!("array")));
         assert!(!is_nullable || is_optional, "{name}.{member} may be null");
     }

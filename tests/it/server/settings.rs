@@ -55,7 +55,8 @@ fn full() -> Value {
         "follow": null,
         "schema": {"properties": {"n": {"type": ["number", "null"], "default": null}}},
         "prune": ["/debug"],
-        "indexes": {"by_city": "/city"}
+        "indexes": {"by_city": "/city"},
+        "diff": {"array_keys": {"/items": "/sku"}}
     })
 }
 

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq::config::access::Verb;
-use deltaq_client::types::{DeltaCall, DeltaCallType, SettleAs, SettleCall};
+use deltaq_client::types::{
+    DeltaCall, DeltaCallType, DiffOp, DiffOperation, Difference, RawJson, SettleAs, SettleCall,
+};
 use deltaq_client::{
     Body, CancellationToken, Client, ClientOptions, Deleted, Error, Event, Handler, Informer, Object,
     Outcome, Queue, RawValue, Reflector, ReflectorError, ReflectorOptions, ReplaceOptions, Selection, View,
@@ -173,6 +175,32 @@ async fn every_operation_has_a_typed_method() {
         missing.remove(&format!("GET /v1/queues/{{queue}}/{path}/{{key}}"));
     }
     assert!(missing.is_empty(), "no typed method has called {missing:#?}");
+}
+
+#[tokio::test]
+async fn a_pop_shows_what_has_changed() {
+    let service = Service::start().await;
+    let queue = client(&service).queue("q");
+    queue.add(&json!({"key": "a", "price": 10, "sale": null})).await.expect("an add");
+    let first = queue.pop().with_diff().await.expect("a pop").items.remove(0);
+    assert_eq!((first.diff, first.known), (Difference::Null, None), "nothing was acknowledged");
+    queue.ack(&[&first.lease.id]).await.expect("an ack");
+    queue.update(&json!({"key": "a", "price": null})).await.expect("an update");
+    let second = queue.pop().with_known().with_diff().await.expect("a pop").items.remove(0);
+    assert!(second.known.is_some());
+    let operation = |op, path: &str, value: Option<&str>, old: &str| DiffOperation {
+        op,
+        path: path.to_owned(),
+        value: value.map(RawJson::from_valid),
+        old: Some(RawJson::from_valid(old)),
+    };
+    let expected = [
+        operation(DiffOp::Replace, "/price", Some("null"), "10"),
+        operation(DiffOp::Remove, "/sale", None, "null"),
+    ];
+    assert_eq!(second.diff.operations(), Some(&expected[..]));
+    queue.release(&[&second.lease.id]).await.expect("a release");
+    assert_eq!(queue.pop().await.expect("a pop").items[0].diff, Difference::Absent);
 }
 
 #[tokio::test]

@@ -270,6 +270,7 @@ def pop(
     worker: str | None = None,
     id: str | None = None,
     known: bool = False,
+    diff: bool = False,
     settle: Sequence[Json] = (),
 ) -> Call[Popped]:
     """Settles earlier leases, and then leases up to `max` keys. A repeat with the same `id` returns the same leases. The default `id` is a new one."""
@@ -278,7 +279,7 @@ def pop(
         "lease_duration": None if lease_duration is None else duration_text(lease_duration),
         "worker": worker,
         "id": id or new_pop_id(),
-        "with": "known" if known else None,
+        "with": ",".join(name for name, wanted in [("known", known), ("diff", diff)] if wanted) or None,
     }
     return _call("POST", _queue(queue, "/pop"), Popped.read, query, {"settle": list(settle)}, wait=wait)
 

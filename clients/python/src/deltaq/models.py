@@ -68,6 +68,11 @@ class Item:
     deltas: list[Delta]
     #: After a pop with `known`: the object that was acknowledged last, or None if there is none.
     known: Any = None
+    #: After a pop with `diff`: the operations `{"op","path","value"?,"old"?}` from that object to the newest one, or None if there is no
+    #: difference to show.
+    diff: list[dict[str, Any]] | None = None
+    #: `too_large` if the difference is left out.
+    diff_omitted: str | None = None
 
     @classmethod
     def read(cls, fields: Json) -> Item:
@@ -79,6 +84,8 @@ class Item:
             fields["is_in_initial_list"],
             [Delta.read(delta) for delta in fields["deltas"]],
             fields.get("known"),
+            fields.get("diff"),
+            fields.get("diff_omitted"),
         )
 
     @property

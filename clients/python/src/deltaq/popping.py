@@ -36,6 +36,7 @@ class WorkerSettings:
     batch: int | None
     lease: Duration | None
     known: bool
+    diff: bool
     wait: Duration
     grace: float
     last_calls_seconds: float = LAST_CALLS_SECONDS
@@ -59,6 +60,7 @@ class WorkerSettings:
             worker=self.name,
             id=pop_id,
             known=self.known,
+            diff=self.diff,
             settle=settle,
         )
 

@@ -45,7 +45,13 @@ pub enum Selection<'a> {
 impl Pop {
     /// Adds to each item the object that was acknowledged last.
     pub fn with_known(mut self) -> Self {
-        self.request = self.request.query("with", "known");
+        self.request = self.request.map(|call| call.listed("with", "known", true));
+        self
+    }
+
+    /// Adds to each item the difference from the object that was acknowledged last to the newest one.
+    pub fn with_diff(mut self) -> Self {
+        self.request = self.request.map(|call| call.listed("with", "diff", true));
         self
     }
 

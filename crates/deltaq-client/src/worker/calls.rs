@@ -46,7 +46,8 @@ impl Pop {
             .query("worker", Some(&worker.name))
             .query("id", Some(&self.id))
             .query("lease_duration", worker.lease_duration.map(format))
-            .query("with", worker.with_known.then_some("known"))
+            .listed("with", "known", worker.with_known)
+            .listed("with", "diff", worker.with_diff)
             .wait(wait)
             .json(&PopBody { settle: self.settle.clone() })
     }

@@ -190,7 +190,7 @@ impl Leases {
 
 #[cfg(test)]
 mod tests {
-    use deltaq_types::{LeaseDocument, LeaseOutcome, SettleAs, SettledDocument, Timestamp};
+    use deltaq_types::{Difference, LeaseDocument, LeaseOutcome, SettleAs, SettledDocument, Timestamp};
 
     use super::*;
 
@@ -213,6 +213,8 @@ mod tests {
             is_in_initial_list: false,
             deltas: Vec::new(),
             known: None,
+            diff: Difference::Absent,
+            diff_omitted: None,
         };
         keys.map(item).collect()
     }

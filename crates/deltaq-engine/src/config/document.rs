@@ -5,13 +5,15 @@ use std::sync::Arc;
 use deltaq_types::duration::DurationText;
 use deltaq_types::range;
 use deltaq_types::{
-    DebouncedDeletes, DetailedKeyPart, FollowedView, KeyPart, QueueSettings, RateLimiter as LimiterSettings,
+    DebouncedDeletes, DetailedKeyPart, DiffSettings, FollowedView, KeyPart, QueueSettings,
+    RateLimiter as LimiterSettings,
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::config::{AdmissionText, Config, Debounce, Follow, ModeRules, Quiet};
 use crate::index_settings::IndexSettings;
 use crate::key::KeySpec;
+use crate::object::ArrayKeys;
 use crate::pointer::Pointer;
 use crate::rate_limit::{ItemExponential, ItemFastSlow, RateLimiter};
 use crate::view::View;
@@ -81,6 +83,7 @@ impl Config {
             max_deletes: document.max_deletes,
             retention: document.retention,
             indexes: IndexSettings::new(indexes).map_err(invalid("indexes"))?,
+            array_keys: ArrayKeys::new(&document.diff.array_keys).map_err(invalid("diff.array_keys"))?,
             follow: document.follow.as_ref().map(|document| Arc::new(follow(document))),
             admission: admission(document)?.map(Arc::new),
         })
@@ -115,6 +118,7 @@ impl Config {
             schema: self.admission.as_ref().and_then(|admission| admission.schema.clone()),
             prune: prune.iter().map(|pointer| pointer.text.to_string()).collect(),
             indexes: self.indexes.iter().map(index).collect(),
+            diff: DiffSettings { array_keys: self.array_keys.texts() },
         }
     }
 }

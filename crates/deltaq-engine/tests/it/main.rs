@@ -4,6 +4,7 @@
 #![expect(clippy::indexing_slicing, reason = "an index out of range fails the test")]
 
 mod conformance;
+mod differences;
 mod model;
 mod properties;
 mod rules;

@@ -108,7 +108,7 @@ fn check(mode: Mode, seed: u64, commands: u64) -> Hits {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the variables of a test are not settings of the service")]
-fn knob(name: &str, default: u64) -> u64 {
+pub(crate) fn knob(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 

@@ -32,6 +32,10 @@ fn a_key_goes_from_add_to_ack() {
     assert!(acked.contains("ok"), "{acked}");
     let known = server.run(&["known", "prices", "-o", "ndjson"]).ok();
     assert!(known.contains(r#""object":{"key":"sku-1","price":1.50}"#), "numbers keep every digit: {known}");
+    server.run(&["update", "prices", r#"{"key":"sku-1","price":2}"#]).ok();
+    let changed = server.json(&["pop", "prices", "--with-diff"]);
+    let operation = json!({ "op": "replace", "path": "/price", "value": 2, "old": 1.5 });
+    assert_eq!((&changed[0]["diff"], changed[0].get("known")), (&json!([operation]), None));
     let stale = server.run(&["nack", "prices", lease]).failed(6);
     assert!(stale.contains("next:"), "{stale}");
 }

@@ -169,6 +169,10 @@ fn delays_and_backoff_are_passed_on() {
         ["work", "prices", "--until-empty", "--worker", "me", "--with-known", "--", "sh", "-c", script];
     let run = server.run(&line);
     assert!(run.stderr.contains("deliveries: 1 acknowledged, 0 failed"), "{run:?}");
+    server.run(&["update", "prices", r#"{"key":"a","n":2}"#]).ok();
+    let script = r#"grep -q '"diff":\[{"op":"replace","path":"/n","value":2,"old":1}\]'"#;
+    let run = server.run(&["work", "prices", "--until-empty", "--with-diff", "--", "sh", "-c", script]);
+    assert!(run.stderr.contains("deliveries: 1 acknowledged, 0 failed"), "{run:?}");
 }
 
 /// Runs a tool without a server.

@@ -45,10 +45,11 @@ class Worker:
         batch: int | None = None,
         lease: Duration | None = None,
         known: bool = False,
+        diff: bool = False,
         wait: Duration = 20,
         grace: float = 30.0,
     ) -> None:
-        self.settings = WorkerSettings(name, concurrency, batch, lease, known, wait, grace)
+        self.settings = WorkerSettings(name, concurrency, batch, lease, known, diff, wait, grace)
         self._queue = queue
         self._handler = handler
         self._leases = Leases()

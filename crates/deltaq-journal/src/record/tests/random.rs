@@ -19,7 +19,7 @@ use deltaq_engine::initial::InitialList;
 use deltaq_engine::key::{Key, KeySpec};
 use deltaq_engine::known::Known;
 use deltaq_engine::lives::{Life, LifeId};
-use deltaq_engine::object::Object;
+use deltaq_engine::object::{ArrayKeys, Object};
 use deltaq_engine::object_version::ObjectVersion;
 use deltaq_engine::pointer::Pointer;
 use deltaq_engine::rate_limit::{BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
@@ -360,6 +360,13 @@ impl Dice {
         AdmissionText::new(schema, prune).map(Arc::new)
     }
 
+    fn array_keys(&mut self) -> ArrayKeys {
+        let all =
+            [("/items", "/sku"), ("/a~1b", "/0/id")].map(|(array, key)| (array.to_owned(), key.to_owned()));
+        let count = self.0.usize(..=all.len());
+        ArrayKeys::new(&all.into_iter().take(count).collect()).unwrap()
+    }
+
     fn indexes(&mut self) -> IndexSettings {
         let pointers = ["/", "/a~0b~1/\"", "/ünï/1"];
         let indexes = ["a", "By-City_2"].map(|name| (name, self.of(&pointers)));
@@ -417,6 +424,7 @@ impl Dice {
                 bytes: self.maybe(|dice| dice.number() >> 1),
             },
             indexes: self.indexes(),
+            array_keys: self.array_keys(),
             follow: self.maybe(|dice| Arc::new(dice.follow())),
         }
     }

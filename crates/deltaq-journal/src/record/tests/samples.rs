@@ -19,7 +19,7 @@ use deltaq_engine::key::{Key, KeySpec};
 use deltaq_engine::known::Known;
 use deltaq_engine::limits::RV_MAX;
 use deltaq_engine::lives::{Life, LifeId};
-use deltaq_engine::object::Object;
+use deltaq_engine::object::{ArrayKeys, Object};
 use deltaq_engine::object_version::ObjectVersion;
 use deltaq_engine::pointer::Pointer;
 use deltaq_engine::rate_limit::{BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
@@ -264,6 +264,7 @@ pub(super) fn full_config() -> Config {
         max_delete_percent: Some(33.3),
         max_deletes: Some(5),
         indexes: IndexSettings::new([("by_city", "/a~1b"), ("tags", "/tags")]).unwrap(),
+        array_keys: ArrayKeys::new(&[("/items".to_owned(), "/sku".to_owned())].into()).unwrap(),
         retention: Retention { age: Some(Duration::from_hours(24).into()), bytes: Some(6) },
         follow: Some(Arc::new(Follow {
             queue: "prices".into(),

@@ -1,0 +1,101 @@
+//! The difference from the known object of a key to its newest one.
+
+use serde_json::{Value, json};
+
+use super::{QUEUE, keys, lease};
+use crate::harness::Service;
+
+/// Changes the key and pops it.
+async fn popped_after(service: &Service, call: &str, object: &Value, with: &str) -> Value {
+    service.post(&format!("{QUEUE}/{call}"), object).await.ok();
+    service.post(&format!("{QUEUE}/pop?with={with}"), &json!({})).await.ok()
+}
+
+async fn ack(service: &Service, popped: &Value) {
+    service.post(&format!("{QUEUE}/ack"), &json!({"lease_id": lease(popped, 0)})).await.ok();
+}
+
+#[tokio::test]
+async fn a_pop_may_ask_for_the_difference() {
+    let service = Service::start().await;
+    let first = popped_after(&service, "add", &json!({"key": "k", "price": 10, "sale": true}), "diff").await;
+    assert_eq!((keys(&first), &first["items"][0]["diff"]), (vec!["k"], &Value::Null), "no known object");
+    assert!(first["items"][0].get("diff_omitted").is_none());
+    ack(&service, &first).await;
+
+    let changed = json!({"price": 12.0, "key": "k"});
+    let second = popped_after(&service, "update", &changed, "diff,known").await;
+    let expected = json!([
+        {"op": "replace", "path": "/price", "value": 12.0, "old": 10},
+        {"op": "remove", "path": "/sale", "old": true},
+    ]);
+    let item = &second["items"][0];
+    assert_eq!((&item["diff"], &item["known"]["sale"]), (&expected, &json!(true)));
+    ack(&service, &second).await;
+
+    let same = popped_after(&service, "update", &json!({"key": "k", "price": 12}), "diff").await;
+    assert_eq!((&same["items"][0]["diff"], same["items"][0].get("known")), (&json!([]), None));
+    ack(&service, &same).await;
+    let deleted = popped_after(&service, "delete", &json!({"key": "k"}), "diff").await;
+    assert_eq!(deleted["items"][0]["diff"], Value::Null);
+    ack(&service, &deleted).await;
+
+    let without = popped_after(&service, "add", &json!({"key": "k"}), "known").await;
+    assert!(without["items"][0].get("diff").is_none());
+}
+
+#[tokio::test]
+async fn the_settings_say_what_identifies_the_elements_of_an_array() {
+    let service = Service::start().await;
+    service.call("PUT", QUEUE, &json!({"diff": {"array_keys": {"/items": "/sku"}}})).await.ok();
+    let order = |amount: u32| json!({"key": "k", "items": [{"sku": "a", "amount": 1}, {"sku": "b", "amount": amount}]});
+    let first = popped_after(&service, "add", &order(1), "diff").await;
+    ack(&service, &first).await;
+    let second = popped_after(&service, "update", &order(2), "diff").await;
+    let line = json!([{"op": "replace", "path": "/items/1/amount", "value": 2, "old": 1}]);
+    assert_eq!(second["items"][0]["diff"], line);
+    ack(&service, &second).await;
+
+    let changed = service.call("PATCH", QUEUE, &json!({"diff": {"array_keys": {"/items": null}}})).await.ok();
+    assert_eq!(changed["settings"]["diff"], json!({"array_keys": {}}));
+    let third = popped_after(&service, "update", &order(3), "diff").await;
+    assert_eq!(third["items"][0]["diff"][0]["path"], "/items");
+
+    for (array_keys, field) in [
+        (json!({"items": "/sku"}), "items"),
+        (json!({"/items": "sku"}), "sku"),
+        (json!({"/items": 1}), "diff.array_keys"),
+        (json!([]), "diff.array_keys"),
+        ((0..17).map(|n| (format!("/{n}"), json!("/id"))).collect(), "at most 16"),
+    ] {
+        let refused = service.call("PATCH", QUEUE, &json!({"diff": {"array_keys": array_keys}})).await;
+        let problem = refused.problem("invalid-config");
+        assert!(problem["detail"].as_str().is_some_and(|detail| detail.contains(field)), "{problem}");
+    }
+}
+
+#[tokio::test]
+async fn a_large_difference_is_left_out() {
+    let service = Service::start().await;
+    // The path of each member repeats the long name.
+    let object = |value: u32| {
+        let members = (0..100).map(|n| (format!("m{n}"), json!(value))).collect::<Value>();
+        json!({"key": "k", "x".repeat(1_000): members})
+    };
+    let first = popped_after(&service, "add", &object(1), "diff").await;
+    ack(&service, &first).await;
+    let second = popped_after(&service, "update", &object(2), "diff").await;
+    let item = &second["items"][0];
+    assert_eq!((&item["diff"], &item["diff_omitted"]), (&Value::Null, &json!("too_large")));
+}
+
+#[tokio::test]
+async fn a_wrong_addition_is_refused() {
+    let service = Service::start().await;
+    service.call("PUT", QUEUE, &json!({})).await.ok();
+    for with in ["diffs", "known,", "known;diff"] {
+        let refused = service.post(&format!("{QUEUE}/pop?with={with}"), &json!({})).await;
+        let problem = refused.problem("invalid-parameter");
+        assert_eq!(problem["parameter"], "with", "{problem}");
+    }
+}
