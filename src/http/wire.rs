@@ -26,7 +26,10 @@ pub use self::nodes::node;
 pub use self::popped::{With, popped, popped_bytes};
 pub use self::produce::{failed_key, place, produced, replaced};
 pub use self::queue::{queue, status};
-pub use self::read::{Fields, STATES, Selectable, Selected, index, item, object, source, synced, worker};
+pub use self::read::{
+    Fields, STATES, Selectable, Selected, compared_bytes, index, item, item_with_diff, object, source,
+    synced, worker,
+};
 pub use self::watch::{
     RETRY, push_event, push_line, refused_events, retry_line, row_bytes_max, watch_bookmark, watch_error,
     watch_expired, watch_row,

@@ -132,6 +132,10 @@ class Replies(unittest.TestCase):
         popped = read_reply(Codec(), calls.pop("q"), Reply(200, b'{"items":[],"settled":[],"mood":"good"}'))
         self.assertEqual(popped.items, [])
 
+    def test_a_key_may_have_its_difference(self) -> None:
+        self.assertTrue(calls.item("q", "a").target.endswith("/item?key=a"))
+        self.assertTrue(calls.item("q", "a", diff=True).target.endswith("/item?key=a&with=diff"))
+
     def test_an_item_has_its_difference(self) -> None:
         lease = {"id": "7a1e0b52-7", "token": 7, "duration_ms": 30000, "expires_at": "2026-11-28T00:00:00Z", "expires_in_ms": 30000}
         item = {"key": "a", "lease": lease, "attempt": 1, "failures": 0, "is_in_initial_list": False, "deltas": []}

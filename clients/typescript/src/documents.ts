@@ -242,6 +242,9 @@ export interface Item<T> {
     last_error: string | null;
     due_at: Timestamp | null;
     source: string | null;
+    /** From `getItem` with `with: "diff"`: as in the items of a pop. */
+    diff?: DiffOperation[] | null;
+    diff_omitted?: "too_large" | null;
 }
 
 export interface Explanation {

@@ -283,8 +283,8 @@ export class Queue<T> {
     }
 
     /** One key; undefined if the queue does not have it. */
-    getItem(key: string, options: CallOptions = {}): Promise<Item<T> | undefined> {
-        return this.#find("item", { key }, options);
+    getItem(key: string, options: CallOptions & { with?: "diff" } = {}): Promise<Item<T> | undefined> {
+        return this.#find("item", { key, with: options.with }, options);
     }
 
     /** Why a key is not delivered. */

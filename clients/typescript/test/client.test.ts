@@ -44,6 +44,8 @@ test("the life of a key", async t => {
     assert.deepEqual(await queue.indexValues("by_price").all(), [{ value: "3", keys: 1 }]);
     assert.ok((await queue.history("a").all()).length >= 3);
     await queue.update({ key: "a", price: 5 });
+    assert.deepEqual((await queue.getItem("a", { with: "diff" }))?.diff, [{ op: "replace", path: "/price", value: 5, old: 3 }]);
+    assert.equal((await queue.getItem("a"))?.diff, undefined);
     const [changed] = (await queue.pop({ with: "known,diff" })).items;
     assert.deepEqual([changed?.known, changed?.diff], [{ key: "a", price: 3 }, [{ op: "replace", path: "/price", value: 5, old: 3 }]]);
     assert.equal((await queue.ack(changed!.lease.id)).stale, 0);

@@ -5,8 +5,8 @@ use utoipa::ToSchema;
 
 use super::terms::JsonPointer;
 use super::{
-    DeltaDocument, HoldReason, IndexState, ItemState, LastReplaceDocument, LeaseDocument, RawObject,
-    Timestamp,
+    DeltaDocument, DiffOmission, DiffOperation, Difference, HoldReason, IndexState, ItemState,
+    LastReplaceDocument, LeaseDocument, RawObject, Timestamp,
 };
 
 /// Whether a queue has synced. The fields after `remaining` are null in the reply to a call without a version.
@@ -180,6 +180,15 @@ pub struct ItemDocument {
     /// The source that owns the key.
     #[schema(required = true)]
     pub source: Option<String>,
+    /// Of a single key, with `with=diff`: the operations that turn the object that was acknowledged last into the newest
+    /// one. It is null if there is no acknowledged object or no change, if the newest change is a deletion, and if the
+    /// difference is too large.
+    #[serde(default, skip_serializing_if = "Difference::is_absent")]
+    #[schema(value_type = Option<Vec<DiffOperation>>)]
+    pub diff: Difference,
+    /// With `with=diff`: why a difference is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diff_omitted: Option<DiffOmission>,
 }
 
 /// Why a key is not delivered.

@@ -3,8 +3,8 @@
 use clap::Args;
 use deltaq_types::name::Name;
 use deltaq_types::{
-    EventDocument, ExplainDocument, ItemDocument, ItemState, KeysBody, KeysCount, LeaseOutcome,
-    ObjectDocument, ParkedError, SourceDocument,
+    DiffOperation, EventDocument, ExplainDocument, ItemDocument, ItemState, KeysBody, KeysCount,
+    LeaseOutcome, ObjectDocument, ParkedError, RawJson, SourceDocument,
 };
 
 use super::confirm::confirm;
@@ -66,6 +66,9 @@ pub struct Items {
     /// Only keys that this worker has leased.
     #[arg(long, value_name = "NAME", conflicts_with = "key")]
     pub worker: Option<String>,
+    /// With a key: what has changed since its last acknowledged object.
+    #[arg(long, requires = "key")]
+    pub with_diff: bool,
     /// The limit.
     #[command(flatten)]
     pub limit: Limit,
@@ -219,6 +222,7 @@ impl Execute for Items {
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
         if let Some(key) = &self.key {
             let call = session.on_queue("get_item_of", &self.queue)?.query("key", Some(key));
+            let call = call.query("with", self.with_diff.then_some("diff"));
             let (item, text) = session.fetch::<ItemDocument>(call).await?;
             return session.output.document(&text, &item.key, item_fields(&item));
         }
@@ -407,6 +411,12 @@ fn item_fields(item: &ItemDocument) -> Vec<(&'static str, Cell)> {
     for (label, delta) in deltas.chain(item.deltas.iter().map(|delta| ("delta", delta))) {
         let text = format!("{} {} {}", delta.queued_at, delta.kind.as_str(), delta.object.as_str());
         fields.push((label, Cell::new(text)));
+    }
+    let omitted = item.diff_omitted.map(|why| Cell::new(format!("left out: {}", why.as_str())));
+    fields.extend(omitted.map(|why| ("difference", why)));
+    for DiffOperation { op, path, value, old } in item.diff.operations().unwrap_or_default() {
+        let change: Vec<_> = old.iter().chain(value).map(RawJson::as_str).collect();
+        fields.push(("difference", Cell::new(format!("{} {path} {}", op.as_str(), change.join(" -> ")))));
     }
     fields
 }

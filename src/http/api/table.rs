@@ -4,9 +4,9 @@ use super::document;
 use crate::config::access::Verb;
 use crate::http::openapi::params::{
     AddQuery, CloseQuery, DeleteQuery, DeleteQueueQuery, DeltasQuery, HistoryQuery, IndexQuery, IndexesQuery,
-    ItemsQuery, KeyHistoryQuery, KeyQuery, KnownQuery, ListQuery, Names, ObjectOfQuery, ObjectQuery,
-    ParkedQuery, PopQuery, ReplaceQuery, SettingsQuery, SourcesQuery, SyncedQuery, UpdateQuery, ViewQuery,
-    WatchQuery, WorkersQuery,
+    ItemQuery, ItemsQuery, KeyHistoryQuery, KeyItemQuery, KeyQuery, KnownQuery, ListQuery, Names,
+    ObjectOfQuery, ObjectQuery, ParkedQuery, PopQuery, ReplaceQuery, SettingsQuery, SourcesQuery,
+    SyncedQuery, UpdateQuery, ViewQuery, WatchQuery, WorkersQuery,
 };
 use crate::http::operation::{BodyKind, Class, Operation, Permission};
 use crate::http::request::call::{Handler, conditional, with_body, without_body};
@@ -117,8 +117,8 @@ operations! {
     POST   "/v1/queues/{queue}/parked/redrive" redrive_parked OnQueue(Admin)   Write     Document []                long  with_body    parked::redrive;
     POST   "/v1/queues/{queue}/parked/discard" discard_parked OnQueue(Admin)   Write     Document []                long  with_body    parked::discard;
     GET    "/v1/queues/{queue}/items"          list_items     OnQueue(Read)    Read      Ignored  [ItemsQuery]      long  without_body items::items;
-    GET    "/v1/queues/{queue}/item"           get_item_of    OnQueue(Read)    Read      Ignored  [KeyQuery]        long  without_body items::item_of;
-    GET    "/v1/queues/{queue}/items/{*key}"   get_item       OnQueue(Read)    Read      Ignored  []                long  without_body items::item;
+    GET    "/v1/queues/{queue}/item"           get_item_of    OnQueue(Read)    Read      Ignored  [ItemQuery]       long  without_body items::item_of;
+    GET    "/v1/queues/{queue}/items/{*key}"   get_item       OnQueue(Read)    Read      Ignored  [KeyItemQuery]    long  without_body items::item;
     GET    "/v1/queues/{queue}/explain"        explain_key_of OnQueue(Read)    Read      Ignored  [KeyQuery]    long  without_body items::explain_of;
     GET    "/v1/queues/{queue}/explain/{*key}" explain_key    OnQueue(Read)    Read      Ignored  []                long  without_body items::explain;
     GET    "/v1/queues/{queue}/object"         get_object_of  OnQueue(Read)    Read      Ignored  [ObjectOfQuery]   long  without_body views::object;

@@ -8,7 +8,7 @@ use super::schemas::{
     Continue, Count, Delay, Duplicates, EntityTags, ErrorText, Fields, Flag, IndexName, IndexText, Key,
     Label, LastEventId, LeaseLength, ObjectFields, PageLimit, Percent, PopMax, Prefix, ProblemName,
     QueueFields, QueueName, ShardName, States, Traceparent, Version, VersionOrNow, ViewName, Wait, WaitFor,
-    With,
+    With, WithDiff,
 };
 
 /// The names of the parameters of an operation.
@@ -178,6 +178,13 @@ parameters! {
         "continue" Continue "The `continue` of the previous page.";
     }
     KeyQuery in Query { "key" Key required "The key."; }
+    ItemQuery in Query {
+        "key" Key required "The key.";
+        "with" WithDiff "`diff` adds the difference from the object that was acknowledged last to the newest one.";
+    }
+    KeyItemQuery in Query {
+        "with" WithDiff "`diff` adds the difference from the object that was acknowledged last to the newest one.";
+    }
     ParkedQuery in Query {
         "limit" PageLimit "Maximum number of entries in a page, up to 5,000; default 500.";
         "continue" Continue "The `continue` of the previous page.";

@@ -101,6 +101,8 @@ terms! { schemas;
     ShardName = json!({ "type": "string", "pattern": "^[0-9]{1,9}/[0-9]{1,9}$" });
     /// An addition to each item.
     With = json!({ "type": "string", "pattern": "^(known|diff)(,(known|diff))*$" });
+    /// An addition to a single item.
+    WithDiff = json!({ "type": "string", "enum": ["diff"] });
     /// When pops of a closed queue end.
     WaitFor = json!({ "type": "string", "enum": ["leases", "none"] });
     /// Which of several objects with the same key a list keeps.

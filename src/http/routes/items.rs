@@ -11,7 +11,8 @@ use deltaq_service::{Handle, ItemFilter, ItemPosition, ListedState, PageLimit};
 use deltaq_types::{ExplainDocument, ItemDocument, Page};
 
 use super::pages::{self, page_limit, wants_lines};
-use crate::http::openapi::params::{InQueue, ItemsQuery, KeyQuery, OfKey};
+use crate::http::blocking::{RENDERINGS, run_blocking};
+use crate::http::openapi::params::{InQueue, ItemQuery, ItemsQuery, KeyItemQuery, KeyQuery, OfKey};
 use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue, Unprocessable};
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Json;
@@ -19,6 +20,9 @@ use crate::http::request::call::ReadCall;
 use crate::http::request::cursor::{self, List};
 use crate::http::request::params::{check_error, did_you_mean, wrong};
 use crate::http::wire::{self, Fields, STATES, Selected};
+
+/// Objects of this many bytes together are compared on a thread for long computations.
+const LARGE_COMPARISON_BYTES: usize = 256 << 10;
 
 /// List the keys that are ready, delayed, leased or parked; with `key`, at most that key.
 #[utoipa::path(
@@ -131,7 +135,7 @@ async fn item_page_of(
 /// One key: its state, deltas, lease and failures.
 #[utoipa::path(
     get, path = "/v1/queues/{queue}/items/{key}", tag = "reading", operation_id = "get_item",
-    params(InQueue, OfKey),
+    params(InQueue, OfKey, KeyItemQuery),
     responses(
         (status = 200, description = "The key.", body = ItemDocument),
         Always, OfQueue, Unprocessable,
@@ -144,7 +148,7 @@ pub(in crate::http) async fn item(call: ReadCall) -> Result<Json<ItemDocument>, 
 /// One key, for keys that clients cannot put into a path.
 #[utoipa::path(
     get, path = "/v1/queues/{queue}/item", tag = "reading", operation_id = "get_item_of",
-    params(InQueue, KeyQuery),
+    params(InQueue, ItemQuery),
     responses(
         (status = 200, description = "The key.", body = ItemDocument),
         Always, OfQueue, Unprocessable,
@@ -155,11 +159,27 @@ pub(in crate::http) async fn item_of(call: ReadCall) -> Result<Json<ItemDocument
 }
 
 async fn one_item(call: &ReadCall, key: &Key) -> Result<Json<ItemDocument>, Problem> {
+    let with_diff = match call.params.text("with") {
+        None => false,
+        Some("diff") => true,
+        Some(other) => return Err(wrong("with", &format!("it takes \"diff\", not {}", Excerpt(other)))),
+    };
     let handle = call.state.partitions.get(&call.name()?)?;
     let (Some((item, moment)), _) = handle.item(key).await? else {
         return Err(no_key(key, "there is no delta, lease, parked entry or failure"));
     };
-    Ok(Json(wire::item(&handle, &item, moment)))
+    let document = wire::item(&handle, &item, moment);
+    if !with_diff {
+        return Ok(Json(document));
+    }
+    let array_keys = handle.config().array_keys.clone();
+    let is_large = wire::compared_bytes(&item) >= LARGE_COMPARISON_BYTES;
+    let compare = move || wire::item_with_diff(document, &item, &array_keys);
+    if !is_large {
+        return Ok(Json(compare()));
+    }
+    let permit = RENDERINGS.permit(&call.context.creator()).await;
+    Ok(Json(run_blocking(permit, compare).await))
 }
 
 /// Why a key is not delivered.

@@ -39,14 +39,20 @@ pub struct With {
     pub diff: Option<ArrayKeys>,
 }
 
+/// The objects of a delivered key that a difference compares.
+fn compared_in(item: &Item) -> Option<(&Object, &Object)> {
+    compared(item.known.as_ref(), item.deltas.last())
+}
+
 /// The approximate length of the reply, in bytes.
 #[must_use]
 pub fn popped_bytes(items: &[Item], settled: &[SettledDocument], with: &With) -> usize {
     let bytes = items.iter().map(|item| {
         let deltas = item.deltas.iter().map(|delta| delta.object.bytes() + DELTA_BYTES);
         let known = item.known.as_ref().filter(|_| with.known).map_or(0, |known| known.object.bytes());
-        let diff =
-            compared(item).filter(|_| with.diff.is_some()).map_or(0, |(old, new)| diff_bytes_max(old, new));
+        let diff = compared_in(item)
+            .filter(|_| with.diff.is_some())
+            .map_or(0, |(old, new)| diff_bytes_max(old, new));
         KEY_BYTES + known + diff + deltas.sum::<usize>()
     });
     bytes.sum::<usize>() + SETTLED_BYTES * settled.len() + KEY_BYTES
@@ -113,7 +119,7 @@ impl Reply<'_> {
             self.raw(known.object.as_str());
         }
         if let Some(array_keys) = &with.diff {
-            self.diff(compared(item), array_keys);
+            self.diff(compared_in(item), array_keys);
         }
         self.raw("}");
     }
@@ -261,11 +267,10 @@ mod tests {
     use deltaq_engine::time::Time;
     use deltaq_engine::trace::{Trace, TraceContext};
     use deltaq_service::LeaseId;
-    use deltaq_types::{
-        DiffOmission, DiffOperation, Difference, LeaseDocument, Popped, PoppedItem, RawJson, SettleResult,
-    };
+    use deltaq_types::{LeaseDocument, Popped, PoppedItem, SettleResult};
 
     use super::*;
+    use crate::http::wire::difference::documents;
     use crate::http::wire::{raw, timestamp};
 
     /// Two lives: the numbers up to 99, and those from 200 on.
@@ -291,20 +296,9 @@ mod tests {
         }
     }
 
-    fn operation(operation: &Operation<'_>) -> DiffOperation {
-        let value = |text: Option<&str>| text.map(RawJson::from_valid);
-        DiffOperation {
-            op: op(operation),
-            path: operation.path.clone(),
-            value: value(operation.new),
-            old: value(operation.old),
-        }
-    }
-
     fn document(item: &Item, with: &With, moment: Moment) -> PoppedItem {
-        let compared =
-            with.diff.as_ref().map(|keys| compared(item).map(|(old, new)| difference(old, new, keys)));
-        let diff_omitted = matches!(compared, Some(Some(Err(_)))).then_some(DiffOmission::TooLarge);
+        let diff = with.diff.as_ref().map(|keys| documents(compared_in(item), keys));
+        let (diff, diff_omitted) = diff.unwrap_or_default();
         PoppedItem {
             key: item.key.as_str().to_owned(),
             lease: LeaseDocument {
@@ -319,13 +313,7 @@ mod tests {
             is_in_initial_list: item.is_in_initial_list,
             deltas: item.deltas.iter().map(|delta| crate::http::wire::delta(delta, moment)).collect(),
             known: item.known.as_ref().filter(|_| with.known).map(|known| raw(&known.object)),
-            diff: match compared {
-                None => Difference::Absent,
-                Some(None | Some(Err(_))) => Difference::Null,
-                Some(Some(Ok(operations))) => {
-                    Difference::Operations(operations.iter().map(operation).collect())
-                }
-            },
+            diff,
             diff_omitted,
         }
     }

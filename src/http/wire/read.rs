@@ -2,6 +2,7 @@
 
 use deltaq_engine::excerpt::Excerpt;
 use deltaq_engine::indexes::IndexStatus;
+use deltaq_engine::object::{ArrayKeys, Object};
 use deltaq_engine::schedule::{Lease, Place};
 use deltaq_engine::snapshot::KeyState;
 use deltaq_engine::sources::SourceState;
@@ -9,11 +10,12 @@ use deltaq_engine::time::Time;
 use deltaq_engine::view::ViewObject;
 use deltaq_service::{Acknowledged, Handle, Moment, SourceReport, WorkerState};
 use deltaq_types::{
-    IndexDocument, IndexState, ItemDocument, ItemState, LeaseDocument, ObjectDocument, QueueDocument,
-    SourceDocument, SourceProblem, SyncedDocument, WorkerDocument,
+    Difference, IndexDocument, IndexState, ItemDocument, ItemState, LeaseDocument, ObjectDocument,
+    QueueDocument, SourceDocument, SourceProblem, SyncedDocument, WorkerDocument,
 };
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
+use super::difference::{compared, documents};
 use super::queue::last_replace;
 use super::{delta, millis, raw, timestamp};
 use crate::http::problem::Problem;
@@ -228,7 +230,26 @@ pub fn item(handle: &Handle, key: &KeyState, moment: Moment) -> ItemDocument {
         last_error: schedule_state.last_error().map(str::to_owned),
         due_at: schedule_state.due().map(|due| timestamp(moment.wall(due))),
         source: key.owner().map(ToString::to_string),
+        diff: Difference::Absent,
+        diff_omitted: None,
     }
+}
+
+/// A key with the difference from its known object to the newest one.
+#[must_use]
+pub fn item_with_diff(document: ItemDocument, key: &KeyState, array_keys: &ArrayKeys) -> ItemDocument {
+    let (diff, diff_omitted) = documents(compared_of(key), array_keys);
+    ItemDocument { diff, diff_omitted, ..document }
+}
+
+/// The bytes of the objects that the difference compares.
+#[must_use]
+pub fn compared_bytes(key: &KeyState) -> usize {
+    compared_of(key).map_or(0, |(old, new)| old.bytes() + new.bytes())
+}
+
+fn compared_of(key: &KeyState) -> Option<(&Object, &Object)> {
+    compared(key.known.as_ref(), key.waiting.last().or_else(|| key.leased.last()))
 }
 
 pub(super) fn lease(handle: &Handle, lease: &Lease, moment: Moment) -> LeaseDocument {

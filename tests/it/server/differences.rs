@@ -45,6 +45,44 @@ async fn a_pop_may_ask_for_the_difference() {
 }
 
 #[tokio::test]
+async fn an_item_has_the_difference_that_its_pop_would_have() {
+    let service = Service::start().await;
+    let item = async |query: &str| service.get(&format!("{QUEUE}/items/k{query}")).await.ok();
+    let first = popped_after(&service, "add", &json!({"key": "k", "n": 1}), "diff").await;
+    assert_eq!(item("?with=diff").await["diff"], Value::Null, "no known object");
+    ack(&service, &first).await;
+
+    // Objects of all sizes: large ones are compared on another thread.
+    for (n, text) in [(2, "x".repeat(200)), (3, "y".repeat(400_000)), (4, String::new())] {
+        service.post(&format!("{QUEUE}/update"), &json!({"key": "k", "n": n, "text": text})).await.ok();
+        let waiting = item("?with=diff").await;
+        let popped = service.post(&format!("{QUEUE}/pop?with=diff"), &json!({})).await.ok();
+        let of_pop = &popped["items"][0];
+        for document in [&waiting, &item("?with=diff").await] {
+            assert_eq!(document["diff"], of_pop["diff"]);
+            assert_eq!(document.get("diff_omitted"), of_pop.get("diff_omitted"));
+        }
+        assert_eq!(of_pop["diff"].is_array(), n == 2, "{n}");
+        assert!(item("").await.get("diff").is_none());
+        ack(&service, &popped).await;
+    }
+    // A change behind the lease counts.
+    let popped = popped_after(&service, "update", &json!({"key": "k", "n": 5}), "diff").await;
+    assert_eq!(popped["items"][0]["diff"][0]["value"], 5);
+    service.post(&format!("{QUEUE}/update"), &json!({"key": "k", "n": 6})).await.ok();
+    assert_eq!(item("?with=diff").await["diff"][0]["value"], 6);
+    let of_query = service.get(&format!("{QUEUE}/item?key=k&with=diff")).await.ok();
+    assert_eq!(of_query["diff"][0]["value"], 6);
+    service.post(&format!("{QUEUE}/delete"), &json!({"key": "k"})).await.ok();
+    assert_eq!(item("?with=diff").await["diff"], Value::Null);
+    for with in ["known", "known,diff"] {
+        let problem =
+            service.get(&format!("{QUEUE}/item?key=k&with={with}")).await.problem("invalid-parameter");
+        assert_eq!(problem["parameter"], "with", "{problem}");
+    }
+}
+
+#[tokio::test]
 async fn the_settings_say_what_identifies_the_elements_of_an_array() {
     let service = Service::start().await;
     service.call("PUT", QUEUE, &json!({"diff": {"array_keys": {"/items": "/sku"}}})).await.ok();

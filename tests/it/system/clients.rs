@@ -186,6 +186,7 @@ async fn a_pop_shows_what_has_changed() {
     assert_eq!((first.diff, first.known), (Difference::Null, None), "nothing was acknowledged");
     queue.ack(&[&first.lease.id]).await.expect("an ack");
     queue.update(&json!({"key": "a", "price": null})).await.expect("an update");
+    let waiting = queue.item("a").with_diff().await.expect("an item");
     let second = queue.pop().with_known().with_diff().await.expect("a pop").items.remove(0);
     assert!(second.known.is_some());
     let operation = |op, path: &str, value: Option<&str>, old: &str| DiffOperation {
@@ -199,6 +200,8 @@ async fn a_pop_shows_what_has_changed() {
         operation(DiffOp::Remove, "/sale", None, "null"),
     ];
     assert_eq!(second.diff.operations(), Some(&expected[..]));
+    assert_eq!(waiting.diff, second.diff);
+    assert_eq!(queue.item("a").await.expect("an item").diff, Difference::Absent);
     queue.release(&[&second.lease.id]).await.expect("a release");
     assert_eq!(queue.pop().await.expect("a pop").items[0].diff, Difference::Absent);
 }

@@ -473,9 +473,9 @@ def items(
     return _call("GET", _queue(queue, "/items"), Page.reader(_document), query)
 
 
-def item(queue: str, key: str) -> Call[Json]:
-    """One key."""
-    return _call("GET", _queue(queue, "/item"), _document, {"key": key})
+def item(queue: str, key: str, *, diff: bool = False) -> Call[Json]:
+    """One key. With `diff`, it has the difference from the object that was acknowledged last to the newest one."""
+    return _call("GET", _queue(queue, "/item"), _document, {"key": key, "with": "diff" if diff else None})
 
 
 def explain(queue: str, key: str) -> Call[Json]:

@@ -16,6 +16,8 @@ use crate::request::{Request, requests, send};
 const PAGE: u64 = 5_000;
 
 requests! {
+    /// One key: its deltas, its lease, its failures.
+    GetItem -> ItemDocument = send {}
     /// One object of a view. If the view has no object of the key, the error is `key-not-found`.
     GetObject -> ObjectDocument = send {
         /// A version that the queue must have. A queue that does not have it, because a backup was restored, replies `version-ahead`
@@ -31,6 +33,14 @@ requests! {
     }
 }
 
+impl GetItem {
+    /// Adds the difference from the object that was acknowledged last to the newest one.
+    pub fn with_diff(mut self) -> Self {
+        self.request = self.request.query("with", "diff");
+        self
+    }
+}
+
 impl Queue {
     /// The keys with deltas that wait or are leased.
     pub fn items(&self) -> List<ItemDocument> {
@@ -38,11 +48,9 @@ impl Queue {
     }
 
     /// One key: its deltas, its lease, its failures.
-    ///
-    /// # Errors
-    /// The call failed.
-    pub async fn item(&self, key: &str) -> Result<ItemDocument, Error> {
-        self.client().request(self.call(Method::GET, ["item"]).query("key", Some(key))).await
+    pub fn item(&self, key: &str) -> GetItem {
+        let call = self.call(Method::GET, ["item"]).query("key", Some(key));
+        GetItem { request: Request::new(self.client().clone(), call) }
     }
 
     /// Why a key is not delivered.

@@ -33,6 +33,8 @@ fn a_key_goes_from_add_to_ack() {
     let known = server.run(&["known", "prices", "-o", "ndjson"]).ok();
     assert!(known.contains(r#""object":{"key":"sku-1","price":1.50}"#), "numbers keep every digit: {known}");
     server.run(&["update", "prices", r#"{"key":"sku-1","price":2}"#]).ok();
+    let item = server.run(&["items", "prices", "sku-1", "--with-diff"]).ok();
+    assert!(item.contains("replace /price 1.50 -> 2"), "{item}");
     let changed = server.json(&["pop", "prices", "--with-diff"]);
     let operation = json!({ "op": "replace", "path": "/price", "value": 2, "old": 1.5 });
     assert_eq!((&changed[0]["diff"], changed[0].get("known")), (&json!([operation]), None));
