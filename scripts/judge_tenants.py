@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Eight tenants share a server, each with a token for its own queues. One is hostile in every way at once: large adds to a queue with as many
 followers as it may have, floods of large adds, watches that are not read, watches in vain, acks of large objects with indexes, histories of
-absent keys, reads that wait. Measures the calls of the others without and with it.
+absent keys, reads that wait, long errors of many small keys, many indexed values of small objects, long names. Measures the calls of the others without and with it.
 
     scripts/judge_tenants.py BINARY [SECONDS] [--memory MIB]
 
@@ -130,6 +130,9 @@ class Hostile:
         put("indexed", {"indexes": {f"i{n}": f"/a/{10**9 + n}" for n in range(16)}})
         put("past", {"retention": {"bytes": 1 << 30}})
         put("flood", {})
+        put("errors", {"max_failures": 0})
+        put("tagged", {"indexes": {f"i{n}": "/tags" for n in range(16)}})
+        put("names", {"mode": "events"})
         for part in range(8):
             lines = "".join(json.dumps({"key": f"k{n}", "o": "y" * 1000, "part": part}) + "\n" for n in range(10_000)).encode()
             status, text = call(server, 0, "POST", "/v1/queues/t0-past/update", lines, kind="application/x-ndjson")
@@ -154,7 +157,7 @@ class Hostile:
     def act(self, part):
         threads = []
         for act, count in ((self.fan_out, 2), (self.flood, 8), (self.ack, 2), (self.watch_too_far_back, 8), (self.watch_in_vain, 8),
-                           (self.history, 8), (self.wait, 16), (self.unread, 1)):
+                           (self.history, 8), (self.wait, 16), (self.unread, 1), (self.fail, 2), (self.tag, 2), (self.name, 2)):
             threads += [threading.Thread(target=self.again, args=(act, n)) for n in range(part, count, 2)]
         for thread in threads:
             thread.start()
@@ -206,6 +209,31 @@ class Hostile:
     def wait(self, number, turn):
         call(self.server, 0, "GET", f"/v1/queues/t0-past/synced?resource_version={10**14}&wait=1s")
         time.sleep(0.1)
+
+    def add_lines(self, queue, lines, query=""):
+        body = "".join(json.dumps(line) + "\n" for line in lines).encode()
+        if call(self.server, 0, "POST", f"/v1/queues/t0-{queue}/add{query}", body, kind="application/x-ndjson")[0] == 200:
+            self.count(len(body))
+
+    def settle(self, queue, verb, options):
+        status, text = call(self.server, 0, "POST", f"/v1/queues/t0-{queue}/pop?max=1000&worker=w{'w' * 200}&id=p{random.random()}{'p' * 200}", {})
+        leases = [item["lease"]["id"] for item in json.loads(text).get("items", [])]
+        body = json.dumps({"lease_ids": leases, **options}).encode()
+        if leases and call(self.server, 0, "POST", f"/v1/queues/t0-{queue}/{verb}", body)[0] == 200:
+            self.count(len(body))
+
+    def fail(self, number, turn):
+        self.add_lines("errors", [{"key": f"k{number}-{turn}-{n}"} for n in range(1000)])
+        self.settle("errors", "nack", {"delay": "1h", "error": f"{turn}" + "e" * 4000})
+
+    def tag(self, number, turn):
+        tags = [f"{turn % 10000}x{n}" for n in range(100)]
+        self.add_lines("tagged", [{"key": f"k{number}-{turn}-{n}", "tags": [f"{n}{tag}" for tag in tags]} for n in range(50)])
+        self.settle("tagged", "ack", {})
+
+    def name(self, number, turn):
+        for part in range(20):
+            self.add_lines("names", [{"key": f"k{number}", "n": n} for n in range(50)], f"?source={'s' * 240}{number}-{turn % 100}-{part}")
 
     def unread(self, number, turn):
         if turn < 200:

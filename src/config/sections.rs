@@ -112,7 +112,7 @@ pub struct Queues {
     /// Maximum number of queues.
     #[serde(deserialize_with = "range::whole::<1, 1_000_000, _, _>")]
     pub max_queues: usize,
-    /// Maximum size of the keys, deltas and known objects of all queues in memory, in bytes.
+    /// Maximum size of all queues in memory, in bytes.
     #[serde(deserialize_with = "range::whole::<{ 1 << 20 }, { 1 << 50 }, _, _>")]
     pub max_held_bytes: usize,
     /// Maximum number of followers that one token may set up.

@@ -27,7 +27,7 @@ use serde_json::{Map, Value};
 
 pub use self::code::Code;
 
-use self::hint::hint_of;
+use self::hint::{MAKE_ROOM, hint_of};
 
 /// The field that names the accepted encodings of a body. The header `Accept-Encoding` repeats it.
 pub(super) const ACCEPT_ENCODING: &str = "accept_encoding";
@@ -419,6 +419,9 @@ impl From<deltaq_service::Error> for Problem {
                 Self::new(Code::IndexNotFound, detail).hint(format!("the queue has {names}"))
             }
             Error::IndexBuilding { .. } => Self::new(Code::IndexBuilding, detail),
+            Error::NoRoomForIndex { .. } => {
+                Self::new(Code::IndexBuilding, detail).hint(MAKE_ROOM)
+            }
             Error::PastUnreadable => Self::new(Code::Internal, detail),
             Error::Journal(JournalError::DiskFull) => Self::new(
                 Code::DiskFull,

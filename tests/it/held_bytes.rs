@@ -1,5 +1,6 @@
 //! The memory that the queues of a server may hold, and the share of each token.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use deltaq::config::Settings;
@@ -72,9 +73,7 @@ async fn a_token_leaves_memory_for_the_queues_of_others() {
     add(&mut client, "b", "other", "k").await.ok();
     client.call_as("a", "POST", "/v1/queues/flood/resync", &Value::Null).await.ok();
     client.call_as("a", "POST", "/v1/queues/flood/delete?key=k0", &Value::Null).await.ok();
-    let popped = client.call_as("a", "POST", "/v1/queues/flood/pop?max=100", &json!({})).await.ok();
-    let leases: Vec<&Value> =
-        popped["items"].as_array().expect("items").iter().map(|item| &item["lease"]["id"]).collect();
+    let leases = pop_all(&mut client, "a", "flood").await;
     assert_eq!(leases.len(), 11);
     client.call_as("a", "POST", "/v1/queues/flood/ack", &json!({"lease_ids": leases})).await.ok();
     add(&mut client, "a", "flood", "k0").await.ok();
@@ -132,6 +131,55 @@ async fn a_follower_takes_rows_when_there_is_memory() {
     add(&mut client, "a", "followed", "last").await.ok();
     while client.call_as("a", "GET", "/v1/queues/follower", &Value::Null).await.ok()["status"]["ready"] != 1 {
     }
+}
+
+/// Pops all keys. Returns the ids of their leases.
+async fn pop_all(client: &mut Client, token: &str, queue: &str) -> Vec<Value> {
+    let popped = client.call_as(token, "POST", &format!("/v1/queues/{queue}/pop?max=100"), &json!({})).await;
+    popped.ok()["items"].as_array().expect("items").iter().map(|item| item["lease"]["id"].clone()).collect()
+}
+
+#[tokio::test]
+async fn an_error_without_room_is_shortened() {
+    let service = Service::with(limited(&["a", "b"])).await;
+    let mut client = service.client().await;
+    let (count, _full) = fill(&mut client, "a", "flood").await;
+    let leases = pop_all(&mut client, "a", "flood").await;
+    let before = held(&mut client, "a", "flood").await;
+    let nack = json!({"lease_ids": leases, "delay": "0s", "error": "e".repeat(4_000)});
+    client.call_as("a", "POST", "/v1/queues/flood/nack", &nack).await.ok();
+    let grown = held(&mut client, "a", "flood").await - before;
+    assert!((count as u64 * 256..4_000).contains(&grown), "{grown}");
+    let key = client.call_as("a", "GET", "/v1/queues/flood/items/k0", &Value::Null).await.ok();
+    assert_eq!(key["last_error"], "e".repeat(256));
+}
+
+#[tokio::test]
+async fn indexes_without_room_are_dropped_until_there_is_room() {
+    let service = Service::with(limited(&["a", "b"])).await;
+    let mut client = service.client().await;
+    let indexes: Vec<(String, &str)> = (0..4).map(|n| (format!("i{n}"), "/tags")).collect();
+    let settings = json!({"indexes": indexes.into_iter().collect::<HashMap<_, _>>()});
+    client.call_as("a", "PUT", "/v1/queues/tagged", &settings).await;
+    let tags: Vec<String> = (0..100).map(|tag| format!("t{tag}")).collect();
+    client.call_as("a", "POST", "/v1/queues/tagged/add", &json!({"key": "k", "tags": tags})).await.ok();
+    let leases = pop_all(&mut client, "a", "tagged").await;
+    client.call_as("a", "POST", "/v1/queues/tagged/ack", &json!({"lease_ids": leases})).await.ok();
+    assert!(
+        held(&mut client, "a", "tagged").await < 4_000,
+        "four indexes of 100 values would take 32,000 bytes"
+    );
+    let read = "/v1/queues/tagged/known?index=i0&value=t7";
+    let refused = client.call_as("a", "GET", read, &Value::Null).await;
+    let problem = refused.problem("index-building");
+    assert!(
+        problem["detail"].as_str().is_some_and(|detail| detail.contains("waits for memory")),
+        "{problem}"
+    );
+    let few = json!({"indexes": {"i0": "/tags"}});
+    client.call_as("a", "PUT", "/v1/queues/tagged", &few).await.ok();
+    let found = client.call_as("a", "GET", &format!("{read}&wait=10s"), &Value::Null).await.ok();
+    assert_eq!(found["items"][0]["key"], "k", "{found}");
 }
 
 /// A data directory, which is removed when this value is dropped.

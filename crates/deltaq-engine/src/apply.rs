@@ -157,7 +157,7 @@ impl State {
             self.held_bytes += key_bytes(&entry.key);
         }
         entry.changed = event.rv;
-        let bytes = changes_objects(&event.kind).then(|| entry.object_bytes());
+        let bytes = changes_bytes(&event.kind).then(|| entry.content_bytes());
         let (changes, owner) = (Changes::of(&entry.schedule_state), entry.owner().cloned());
         let before = View::ALL.map(|view| entry.version_in(view));
         let mut applied = match &event.kind {
@@ -172,7 +172,7 @@ impl State {
         self.track_owner(slot, owner.as_ref());
         self.track_views(slot, before, event.rv, &mut applied)?;
         if let Some(before) = bytes {
-            let after = self.table.at(slot).ok_or(NO_ENTRY)?.object_bytes();
+            let after = self.table.at(slot).ok_or(NO_ENTRY)?.content_bytes();
             self.held_bytes = self.held_bytes + after - before;
         }
         applied.removed = self.drop_if_unused(slot, id)?;
@@ -550,7 +550,7 @@ impl State {
         }
         if entry.schedule_state.failures == 0 {
             let entry = self.table.remove(slot).ok_or(NO_ENTRY)?;
-            self.held_bytes -= key_bytes(&entry.key);
+            self.held_bytes -= entry.held_bytes();
             return Ok(Some((slot, entry.key)));
         }
         if entry.schedule_state.failure_expiry().is_none() {
@@ -567,16 +567,19 @@ impl State {
     }
 }
 
-/// Whether the event may change the deltas or the known object of its key, other than by a lease.
-const fn changes_objects(kind: &EventKind) -> bool {
-    matches!(
-        kind,
+/// Whether the event may change the [content](Entry::content_bytes) of its key.
+const fn changes_bytes(kind: &EventKind) -> bool {
+    match kind {
+        EventKind::Leased(leased) => leased.worker.is_some() || leased.pop_id.is_some(),
         EventKind::Appended(_)
-            | EventKind::Dropped { .. }
-            | EventKind::Settled { .. }
-            | EventKind::Removed { .. }
-            | EventKind::Seeded { .. }
-    )
+        | EventKind::Dropped { .. }
+        | EventKind::TakenOver { .. }
+        | EventKind::Settled { .. }
+        | EventKind::Forgotten { .. }
+        | EventKind::Removed { .. }
+        | EventKind::Seeded { .. } => true,
+        _ => false,
+    }
 }
 
 const NO_ENTRY: Reason = "the key has no entry";

@@ -367,6 +367,14 @@ pub struct Settle {
     pub how: How,
 }
 
+impl Settle {
+    /// Whether the queue keeps an error text.
+    #[must_use]
+    pub const fn has_error(&self) -> bool {
+        matches!(self.how, How::Nack { error: Some(_), .. } | How::Reject { error: Some(_) })
+    }
+}
+
 /// The ways to settle a lease. All of them except `Extend` end the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum How {

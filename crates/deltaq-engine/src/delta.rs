@@ -11,7 +11,7 @@ use super::object::Object;
 use super::omit::is_default;
 use super::schedule::EventId;
 use super::time::Time;
-use super::trace::Trace;
+use super::trace::{Trace, TraceContext};
 
 /// The type of a delta, with client-go's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -142,6 +142,13 @@ impl Provenance {
         self.0.as_ref()?.due
     }
 
+    /// Bytes of the names and the trace.
+    fn bytes(&self) -> usize {
+        let Some(Facts { source, owner, trace, .. }) = self.0.as_deref() else { return 0 };
+        let names: usize = [source, owner].into_iter().flatten().map(|name| name.len()).sum();
+        names + trace.as_ref().map_or(0, |_| size_of::<TraceContext>())
+    }
+
     /// Returns a provenance with these facts. If the facts differ from those of `self`, creates a new provenance and
     /// stores it in `self`. Successive deltas usually have the same facts, so they share them.
     #[must_use]
@@ -213,11 +220,12 @@ struct List {
 /// The deltas after the oldest one. A deque, because the cap removes the second oldest delta, which in a vector would
 /// move all later ones.
 ///
-/// Invariant: `bytes` is the sum of the objects' bytes, and `deltas` is not empty.
+/// Invariant: `bytes` is the sum of the objects' bytes, `provenance_bytes` that of the provenances, and `deltas` is not empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Newer {
     deltas: VecDeque<Delta>,
     bytes: usize,
+    provenance_bytes: usize,
 }
 
 impl Deltas {
@@ -241,7 +249,9 @@ impl Deltas {
 
     /// Bytes that the deltas take in memory.
     pub(super) fn held_bytes(&self) -> usize {
-        self.0.as_ref().map_or(0, |list| list.bytes() + list.len() * DELTA_BYTES)
+        let Some(list) = &self.0 else { return 0 };
+        let provenances = list.newer.as_ref().map_or(0, |newer| newer.provenance_bytes);
+        list.bytes() + list.len() * DELTA_BYTES + list.oldest.provenance.bytes() + provenances
     }
 
     /// The oldest delta.
@@ -259,10 +269,11 @@ impl Deltas {
     /// Changes the owner of the key as of the newest delta.
     pub fn set_owner(&mut self, owner: Option<Source>) {
         if let Some(list) = &mut self.0 {
-            let newest = list.newest_mut();
+            let newest = list.newest();
             let Delta { provenance, .. } = newest;
             let (source, trace, due) = (provenance.source(), provenance.trace(), provenance.due());
-            *provenance = Provenance::new(source.cloned(), owner, trace.cloned()).with_due(due);
+            let provenance = Provenance::new(source.cloned(), owner, trace.cloned()).with_due(due);
+            list.replace_newest(Delta { provenance, ..newest.clone() });
         }
     }
 
@@ -318,7 +329,7 @@ impl Deltas {
         let (Some(list), Some(newer)) = (&mut self.0, newer.0) else { return };
         let List { oldest: second, newer } = *newer;
         let mut newer = newer.unwrap_or_default();
-        newer.bytes += second.object.bytes();
+        newer.count(&second);
         newer.deltas.push_front(second);
         list.newer = Some(newer);
     }
@@ -381,13 +392,21 @@ impl List {
         self.newer.as_ref().and_then(|newer| newer.deltas.back()).unwrap_or(&self.oldest)
     }
 
-    fn newest_mut(&mut self) -> &mut Delta {
-        self.newer.as_mut().and_then(|newer| newer.deltas.back_mut()).unwrap_or(&mut self.oldest)
+    fn replace_newest(&mut self, delta: Delta) {
+        let Some(newer) = self.newer.as_mut() else {
+            self.oldest = delta;
+            return;
+        };
+        newer.count(&delta);
+        if let Some(newest) = newer.deltas.back_mut() {
+            let replaced = std::mem::replace(newest, delta);
+            newer.uncount(&replaced);
+        }
     }
 
     fn push(&mut self, delta: Delta) {
         let newer = self.newer.get_or_insert_default();
-        newer.bytes += delta.object.bytes();
+        newer.count(&delta);
         newer.deltas.push_back(delta);
     }
 
@@ -395,7 +414,7 @@ impl List {
     fn replace_oldest(&mut self) -> Option<Delta> {
         let newer = self.newer.as_mut()?;
         let second = newer.deltas.pop_front()?;
-        newer.bytes -= second.object.bytes();
+        newer.uncount(&second);
         if newer.deltas.is_empty() {
             self.newer = None;
         }
@@ -405,11 +424,7 @@ impl List {
     /// Adds a delta at the end, or replaces a tombstone that it supersedes.
     fn append(&mut self, delta: Delta, cap: Cap) -> u32 {
         if delta.is_deleted() && self.newest().is_deleted() {
-            let bytes = delta.object.bytes();
-            let superseded = std::mem::replace(self.newest_mut(), delta);
-            if let Some(newer) = &mut self.newer {
-                newer.bytes = newer.bytes + bytes - superseded.object.bytes();
-            }
+            self.replace_newest(delta);
         } else {
             self.push(delta);
         }
@@ -419,12 +434,14 @@ impl List {
     /// Merges the second and third oldest deltas until the list is within its cap.
     fn merge(&mut self, cap: Cap) -> u32 {
         let oldest_bytes = self.oldest.object.bytes();
-        let Some(Newer { deltas, bytes }) = self.newer.as_deref_mut() else { return 0 };
+        let Some(newer) = self.newer.as_deref_mut() else { return 0 };
         let mut merged = 0;
-        while deltas.len() > 1 && (1 + deltas.len() > cap.deltas || oldest_bytes + *bytes > cap.bytes) {
-            let Some(second) = deltas.pop_front() else { break };
-            *bytes -= second.object.bytes();
-            if let Some(third) = deltas.front_mut() {
+        while newer.deltas.len() > 1
+            && (1 + newer.deltas.len() > cap.deltas || oldest_bytes + newer.bytes > cap.bytes)
+        {
+            let Some(second) = newer.deltas.pop_front() else { break };
+            newer.uncount(&second);
+            if let Some(third) = newer.deltas.front_mut() {
                 third.coalesced = third.coalesced.saturating_add(second.coalesced).saturating_add(1);
             }
             merged += 1;
@@ -433,11 +450,27 @@ impl List {
     }
 }
 
+impl Newer {
+    fn count(&mut self, delta: &Delta) {
+        self.bytes += delta.object.bytes();
+        self.provenance_bytes += delta.provenance.bytes();
+    }
+
+    fn uncount(&mut self, delta: &Delta) {
+        self.bytes -= delta.object.bytes();
+        self.provenance_bytes -= delta.provenance.bytes();
+    }
+}
+
 impl From<VecDeque<Delta>> for Deltas {
     fn from(mut all: VecDeque<Delta>) -> Self {
         let Some(oldest) = all.pop_front() else { return Self::default() };
-        let bytes = all.iter().map(|delta| delta.object.bytes()).sum();
-        let newer = (!all.is_empty()).then(|| Box::new(Newer { deltas: all, bytes }));
+        let mut newer = Newer::default();
+        for delta in &all {
+            newer.count(delta);
+        }
+        newer.deltas = all;
+        let newer = (!newer.deltas.is_empty()).then(|| Box::new(newer));
         Self(Some(Box::new(List { oldest, newer })))
     }
 }

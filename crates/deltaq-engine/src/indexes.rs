@@ -28,6 +28,9 @@ use super::table::{Entry, Table};
 /// Number of object bytes that take about as long to index as a slot.
 const BYTES_OF_A_SLOT: usize = 1_024;
 
+/// Indexes without room are built again once there is room for more than they had: the inverse of the additional part.
+const GROWTH: usize = 4;
+
 /// The indexes of a queue.
 ///
 /// Invariant: they have the names and pointers of the settings, in the same order.
@@ -36,6 +39,12 @@ pub(super) struct Indexes {
     names: Vec<Arc<str>>,
     pointers: Vec<Pointer>,
     contents: Vec<Index>,
+    /// The size in bytes when it was last compared with the room for it.
+    compared_bytes: usize,
+    /// The bytes without which the indexes are not built: there was no room for them.
+    wanted_bytes: Option<usize>,
+    /// What they last wanted.
+    last_wanted_bytes: usize,
 }
 
 /// The known object of a key before an event.
@@ -69,6 +78,8 @@ pub enum NoIndex {
     },
     /// The index is not complete.
     Building,
+    /// The index was dropped, because there was no room for it.
+    NoRoom,
 }
 
 impl Indexes {
@@ -91,7 +102,40 @@ impl Indexes {
             self.pointers.push(pointer.clone());
             self.contents.push(index);
         }
+        self.wanted_bytes = None;
         old.into_iter().map(|(_, index)| index).collect()
+    }
+
+    /// Approximate size in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.contents.iter().map(Index::bytes).sum()
+    }
+
+    /// The bytes without which the indexes are not built, if there was no room for them.
+    pub(super) fn wanted_bytes(&self) -> Option<usize> {
+        self.wanted_bytes
+    }
+
+    /// Lets the indexes be built again.
+    pub(super) fn resume(&mut self) {
+        self.wanted_bytes = None;
+    }
+
+    /// Whether the indexes have grown since the last call.
+    pub(super) fn have_grown(&mut self) -> bool {
+        let bytes = self.bytes();
+        bytes > std::mem::replace(&mut self.compared_bytes, bytes)
+    }
+
+    /// Drops the contents of all indexes, for which there is no room. Returns what is dropped.
+    pub(super) fn drop_contents(&mut self) -> Garbage {
+        // They may have been dropped while they were built, so the next attempt wants more each time.
+        let bytes = self.bytes().max(self.last_wanted_bytes);
+        self.last_wanted_bytes = bytes.saturating_add(bytes / GROWTH);
+        self.wanted_bytes = Some(self.last_wanted_bytes);
+        self.compared_bytes = 0;
+        let empty = self.contents.iter().map(|_| Index::begin(false)).collect();
+        Garbage::new(std::mem::replace(&mut self.contents, empty))
     }
 
     /// What the indexes must record before this event is applied; `None` if they need nothing.
@@ -187,7 +231,11 @@ impl Indexes {
         let names = self.names.iter().position(|other| **other == *name);
         let unknown = || NoIndex::Unknown { names: self.names.clone() };
         let index = names.and_then(|number| self.contents.get(number)).ok_or_else(unknown)?;
-        if index.is_complete() { Ok(index) } else { Err(NoIndex::Building) }
+        match self.wanted_bytes {
+            _ if index.is_complete() => Ok(index),
+            Some(_) => Err(NoIndex::NoRoom),
+            None => Err(NoIndex::Building),
+        }
     }
 
     pub(super) fn check_readable(&self, name: &str) -> Result<(), NoIndex> {

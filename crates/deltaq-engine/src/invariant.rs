@@ -171,8 +171,9 @@ impl Queue {
 
 fn check_deltas(rules: ModeRules, entry: &Entry) -> Result<(), &'static str> {
     let rule = |holds: bool, text: &'static str| if holds { Ok(()) } else { Err(text) };
-    let bytes: usize = entry.waiting.iter().map(|delta| delta.object.bytes()).sum();
-    rule(bytes == entry.waiting.bytes(), "has a wrong sum of waiting bytes")?;
+    for deltas in [&entry.waiting, &entry.leased] {
+        rule(*deltas == Deltas::from(deltas.to_vec()), "has a wrong sum of bytes")?;
+    }
     let rvs: Vec<_> = entry.leased.iter().chain(entry.waiting.iter()).map(|delta| delta.rv).collect();
     rule(rvs.is_sorted_by(|a, b| a < b), "has deltas out of order")?;
     // The cap is not an invariant: after the cap is lowered, deltas are merged only at the next append.

@@ -1,6 +1,7 @@
 //! Known objects: for each key, the object that consumers acknowledged last.
 
 use super::id::{Rv, Source};
+use super::limits::DELTA_BYTES;
 use super::object::Object;
 
 /// The object that consumers acknowledged last.
@@ -12,6 +13,13 @@ pub struct Known {
     pub rv: Rv,
     /// The owner of the key as of this object.
     pub owner: Option<Source>,
+}
+
+impl Known {
+    /// Bytes that the known object takes in memory.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.object.bytes() + DELTA_BYTES + self.owner.as_ref().map_or(0, |owner| owner.len())
+    }
 }
 
 /// Sets or removes the known object of a key. `count` is the number of known objects in the queue.

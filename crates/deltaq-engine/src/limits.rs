@@ -21,6 +21,8 @@ pub const INDEX_ARRAY_MAX: usize = 100;
 pub const NAME_BYTES_MAX: usize = 256;
 /// Maximum length of the error text that is kept with a failed key, in bytes.
 pub const ERROR_BYTES_MAX: usize = 4_096;
+/// Length of the part of an error text that is kept if there is no memory for all of it, in bytes.
+pub const ERROR_START_BYTES: usize = 256;
 /// Maximum number of running and waiting Replaces of a queue.
 pub const REPLACES_MAX: usize = 16;
 /// Maximum number of followers of a queue.

@@ -2,18 +2,46 @@
 
 use std::ops::Bound;
 
+use super::effects::Garbage;
 use super::id::{Rv, Slot};
 use super::indexes::{IndexStatus, NoIndex};
 use super::queue::Queue;
+use super::room::Room;
 use super::table::Entry;
 use super::time::Time;
 
 impl Queue {
-    /// Continues to build incomplete indexes, for at most `budget` small objects.
+    /// Continues to build incomplete indexes, for at most `budget` small objects. Returns whether nothing is left to build.
     pub fn build_indexes(&mut self, budget: usize) -> bool {
         let (state, indexes) = self.state_and_indexes();
         indexes.build(state, budget);
         !indexes.is_building()
+    }
+
+    /// Drops the contents of the indexes if they have grown and there is no room for what the queue holds. `room` records what
+    /// the queue holds and returns the room. [`room_for_indexes`](Self::room_for_indexes) lets them be built again.
+    pub fn limit_indexes(&mut self, room: impl FnOnce(&Self) -> Room) -> Option<Garbage> {
+        if !self.volatile.indexes.have_grown() {
+            return None;
+        }
+        let Room { held, limit, .. } = room(self);
+        (held > limit).then(|| self.volatile.indexes.drop_contents())
+    }
+
+    /// Whether the indexes may be built. Indexes that were dropped wait until there is room for more than they had.
+    pub fn room_for_indexes(&mut self, room: impl FnOnce() -> Room) -> bool {
+        let Some(wanted) = self.volatile.indexes.wanted_bytes() else { return true };
+        let has_room = room().check(wanted).is_ok();
+        if has_room {
+            self.volatile.indexes.resume();
+        }
+        has_room
+    }
+
+    /// Whether the indexes were dropped, because there was no room for them.
+    #[must_use]
+    pub fn indexes_lack_room(&self) -> bool {
+        self.volatile.indexes.wanted_bytes().is_some()
     }
 
     /// Whether an index is not complete.

@@ -46,7 +46,7 @@ pub struct Status {
     pub parked: usize,
     /// Number of known objects.
     pub known: usize,
-    /// Bytes that the keys, deltas and known objects take in memory (approximate).
+    /// See [`Queue::held_bytes`].
     pub held_bytes: usize,
     /// Whether the initial list has been acknowledged.
     pub has_synced: bool,
@@ -238,11 +238,13 @@ impl Queue {
             && !self.volatile.replace_jobs.iter().any(ReplaceJob::may_be_first)
     }
 
-    /// Bytes that the keys, deltas and known objects of the queue, and the deleted keys in its feeds, take in memory
-    /// (approximate).
+    /// Bytes that the queue takes in memory (approximate): its keys, deltas, known objects and errors, its indexes, the deleted
+    /// keys in its feeds, and the records of settled leases, sources and versions.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
-        self.state.held_bytes + self.volatile.feeds.tombstone_bytes()
+        let State { held_bytes, settled, sources, versions, .. } = &self.state;
+        let records = settled.bytes() + sources.bytes() + versions.bytes();
+        held_bytes + records + self.volatile.feeds.tombstone_bytes() + self.volatile.indexes.bytes()
     }
 
     /// Number of keys of the initial list that are not acknowledged.

@@ -62,6 +62,11 @@ impl RememberedVersions {
         }
     }
 
+    /// Approximate size of the versions in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// All versions, oldest first.
     pub(super) fn iter(&self) -> impl Iterator<Item = &RememberedVersion> {
         self.by_rv.values()

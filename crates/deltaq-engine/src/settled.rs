@@ -78,6 +78,8 @@ pub struct SettledLeases {
     /// The newest block; `None` if no lease is recorded.
     newest: Option<Block>,
     len: u64,
+    /// The size of the full blocks.
+    full_bytes: usize,
 }
 
 /// Leases that were settled one after the other. The JSON has all runs as text.
@@ -127,7 +129,8 @@ impl SettledLeases {
             Some(newest) if !newest.is_full() => newest.add(token.rv().get(), outcome, at),
             newest => {
                 let run = Run { first: token.rv().get(), step: 0, count: 1, outcome };
-                self.full.extend(newest.replace(Block::begin(run, at)).map(Arc::new));
+                let full = newest.replace(Block::begin(run, at));
+                self.push_full(full);
             }
         }
         let age = Duration::from_secs(SETTLED_LEASES_SECS);
@@ -135,6 +138,7 @@ impl SettledLeases {
             && (self.len - oldest.leases >= SETTLED_LEASES_MAX as u64 || oldest.at.plus(age) < at)
         {
             self.len -= oldest.leases;
+            self.full_bytes -= oldest.bytes();
             self.full.pop_front();
         }
     }
@@ -155,7 +159,12 @@ impl SettledLeases {
 
     /// Approximate size of the records in bytes.
     pub(super) fn bytes(&self) -> usize {
-        self.full.iter().map(|block| block.bytes()).chain(self.newest.as_ref().map(Block::bytes)).sum()
+        self.full_bytes + self.newest.as_ref().map_or(0, Block::bytes)
+    }
+
+    fn push_full(&mut self, block: Option<Block>) {
+        self.full_bytes += block.as_ref().map_or(0, Block::bytes);
+        self.full.extend(block.map(Arc::new));
     }
 }
 
@@ -166,7 +175,8 @@ impl From<Vec<Stored>> for SettledLeases {
             match stored {
                 Stored::Block(block) => {
                     settled.len += block.leases;
-                    settled.full.extend(settled.newest.replace(block).map(Arc::new));
+                    let full = settled.newest.replace(block);
+                    settled.push_full(full);
                 }
                 Stored::Alike { outcome, tokens } => {
                     for token in tokens {

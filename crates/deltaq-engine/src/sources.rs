@@ -9,6 +9,9 @@ use super::line::Line;
 use super::snapshot::{LastReplace, SourceHistory, SourceRecord};
 use super::time::Time;
 
+/// Approximate size of a source's history in bytes, excluding its name.
+const SOURCE_BYTES: usize = 256;
+
 /// A source of a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceState {
@@ -29,9 +32,16 @@ pub(super) struct Sources {
     /// is the oldest is dropped. A source with a sequence is never dropped, because its old calls would otherwise be
     /// applied again.
     histories: BTreeMap<Source, SourceHistory>,
+    /// The length of the names in `histories`.
+    name_bytes: usize,
 }
 
 impl Sources {
+    /// Approximate size of the histories in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.histories.len() * SOURCE_BYTES + self.name_bytes
+    }
+
     /// The sources after the name `after`, in the order of names: at most `limit`.
     pub(super) fn after(&self, after: Option<&str>, limit: usize) -> Vec<SourceState> {
         let from = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
@@ -64,6 +74,7 @@ impl Sources {
     /// Restores the histories of the sources from a checkpoint.
     pub(super) fn restore(&mut self, records: Vec<SourceRecord>) {
         self.histories = records.into_iter().map(|record| (record.source, record.history)).collect();
+        self.name_bytes = self.histories.keys().map(|source| source.len()).sum();
     }
 
     /// Records a call of a source.
@@ -77,10 +88,12 @@ impl Sources {
             let oldest = forgettable.min_by_key(|(_, history)| history.last_call);
             let Some(oldest) = oldest.map(|(source, _)| source.clone()) else { return };
             self.histories.remove(&oldest);
+            self.name_bytes -= oldest.len();
         }
         let history =
             SourceHistory { last_call: at, last_replace: None, last_replaced: None, sequence: None };
         self.histories.insert(source.clone(), history);
+        self.name_bytes += source.len();
     }
 
     /// The sequence number of the source's last call that had one.

@@ -160,6 +160,12 @@ pub enum Error {
         /// The name.
         index: String,
     },
+    /// The indexes of the queue were dropped, because there was no room for them.
+    #[error("index {} waits for memory: the queues hold as much as they may", Excerpt(index))]
+    NoRoomForIndex {
+        /// The name.
+        index: String,
+    },
     /// The queue's older events can't be read from the journal.
     #[error("the journal of the queue is damaged or can't be read, so older events can't be shown")]
     PastUnreadable,

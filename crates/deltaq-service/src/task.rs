@@ -15,6 +15,8 @@ use super::queue::Handle;
 
 /// How long the task waits while the journal has no room for events.
 const BACKLOG_WAIT: Duration = Duration::from_millis(100);
+/// Interval at which indexes that were dropped look for room.
+const ROOM_WAIT: Duration = Duration::from_secs(5);
 
 /// The result of processing timers: what the task waits for next.
 struct Tick {
@@ -37,8 +39,15 @@ impl Handle {
         let commit = state.queue.due_uncommitted(self.now()).then_some(commit);
         // The deadline counts as armed although the task waits for a commit. Otherwise each tick would wake the next one.
         state.armed = state.queue.next_deadline();
-        let next = if commit.is_some() { None } else { state.armed };
-        Ok(Tick { resync_due, next, builds_indexes: state.queue.is_building_indexes(), commit })
+        let mut next = if commit.is_some() { None } else { state.armed };
+        let builds_indexes =
+            state.queue.is_building_indexes() && state.queue.room_for_indexes(|| self.memory());
+        if state.queue.indexes_lack_room() {
+            // No event reports that other queues have made room.
+            let retry = self.now().plus(ROOM_WAIT);
+            next = Some(next.map_or(retry, |next| next.min(retry)));
+        }
+        Ok(Tick { resync_due, next, builds_indexes, commit })
     }
 }
 

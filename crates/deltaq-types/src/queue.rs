@@ -72,7 +72,7 @@ pub struct QueueStatus {
     pub parked: u64,
     /// Known objects.
     pub known: u64,
-    /// Bytes that keys, deltas and known objects take in memory (approximate).
+    /// Bytes that the queue takes in memory (approximate).
     #[serde(default)]
     #[schema(required = true)]
     pub held_bytes: u64,

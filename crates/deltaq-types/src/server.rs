@@ -138,7 +138,7 @@ pub struct InfoLimits {
     pub reply_bytes_in_flight: u64,
     /// Maximum bytes of the changes that wait to be committed.
     pub uncommitted_bytes: u64,
-    /// Maximum bytes that the keys, deltas and known objects of all queues take in memory.
+    /// Maximum bytes that all queues take in memory (approximate).
     pub held_bytes: u64,
     /// Maximum number of queues.
     pub queues: u64,

@@ -146,7 +146,7 @@ codes! {
     QueueFull "queue-full" 429 true "The queue is full"
         "The member \"limit\" is the queue's max_keys (new keys are refused; existing keys still accept deltas) or queues.max_queues. Let workers drain the queue, delete keys, or raise the limit.";
     MemoryFull "memory-full" 429 true "The queues hold too many bytes"
-        "The member \"limit\" is the number of bytes that the queues may hold: queues.max_held_bytes, or, if the member \"token\" is present, three quarters of what the queues of other tokens leave. A queue counts for the token that created it. Nothing of the request was applied. Pops, settles, reads and deletions are never refused for this reason. Let workers drain queues, delete keys or queues, or raise the limit. GET /v1/queues/{queue}/status shows the bytes of a queue in \"held_bytes\".";
+        "The member \"limit\" is the number of bytes that the queues may hold: queues.max_held_bytes, or, if the member \"token\" is present, three quarters of what the queues of other tokens leave. A queue counts for the token that created it. Nothing of the request was applied. Pops, settles, reads of objects and deletions are never refused for this reason. Let workers drain queues, delete keys or queues, or raise the limit. GET /v1/queues/{queue}/status shows the bytes of a queue in \"held_bytes\".";
     KeyFull "key-full" 429 true "The key has too many deltas"
         "A queue of mode events merges no deltas. The member \"field\" names the setting that another delta of the key would exceed, max_deltas_per_key or max_bytes_per_key, and \"limit\" is its value. Nothing of the request was applied. Let workers acknowledge deltas of the key, discard the delta that fails, or raise the limit.";
     TooManyWaiters "too-many-waiters" 429 true "Too many pops wait at the queue"
@@ -170,7 +170,7 @@ codes! {
     JournalBehind "journal-behind" 503 true "The disk takes writes too slowly"
         "The member \"limit\" is storage.max_uncommitted_bytes: that many bytes are waiting to be written. Nothing of the request was applied. Repeat the request after the time in Retry-After, and check the disk of storage.data_dir, or the database of storage.store.";
     IndexBuilding "index-building" 503 true "The index is being built"
-        "A new index is built while other calls continue, and so is each index after a restart of the server; a million objects take some seconds. Repeat the request, or let it wait with wait=10s. GET /v1/queues/{queue}/indexes shows the state of the index.";
+        "A new index is built while other calls continue, and so is each index after a restart of the server; a million objects take some seconds. If the detail says that the index waits for memory, the queues hold queues.max_held_bytes, and the server has dropped the indexes of the queue until there is room. Repeat the request, or let it wait with wait=10s. GET /v1/queues/{queue}/indexes shows the state of the index.";
     Timeout "timeout" 504 true "The request took too long"
         "The request exceeded server.request_timeout. Whether it took effect is unknown. Repeat the request: settles, and pops with an id, are safe to repeat.";
     DiskFull "disk-full" 507 true "The disk is full"

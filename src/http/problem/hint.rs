@@ -7,6 +7,10 @@ use deltaq_engine::refusal::Refusal;
 
 use super::REPEAT;
 
+/// The hint if the queues hold as much memory as they may.
+pub(super) const MAKE_ROOM: &str =
+    "let workers drain queues, delete keys or queues, or raise queues.max_held_bytes";
+
 /// The hint for a refusal of the engine, in terms of the API.
 pub(super) fn hint_of(refusal: &Refusal) -> Option<Cow<'static, str>> {
     Some(Cow::Borrowed(match refusal {
@@ -16,9 +20,7 @@ pub(super) fn hint_of(refusal: &Refusal) -> Option<Cow<'static, str>> {
             let hint = format!("send the call to {follows:?}, or detach this queue with follow: null");
             return Some(hint.into());
         }
-        Refusal::MemoryFull { .. } => {
-            "let workers drain queues, delete keys or queues, or raise queues.max_held_bytes"
-        }
+        Refusal::MemoryFull { .. } => MAKE_ROOM,
         Refusal::PreconditionFailed { .. } => {
             "nothing was changed; read the object again (GET .../latest/{key}), and repeat the change on it"
         }

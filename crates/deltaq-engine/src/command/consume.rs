@@ -8,7 +8,7 @@ use crate::config::Quiet;
 use crate::event::{Disposition, Ending, EventKind, Failure, Leased};
 use crate::id::{Slot, Token};
 use crate::key::Key;
-use crate::limits::DUE_AT_A_TIME;
+use crate::limits::{DUE_AT_A_TIME, ERROR_START_BYTES};
 use crate::queue::Queue;
 use crate::refusal::Refusal;
 use crate::schedule::Place;
@@ -196,7 +196,8 @@ impl Queue {
             }
             How::Release => Ending::Released,
             How::Reject { error } => {
-                Ending::Rejected { error: error.clone(), disposition: self.given_up(now, slot) }
+                let error = self.kept_error(slot, error.as_ref());
+                Ending::Rejected { error, disposition: self.given_up(now, slot) }
             }
         };
         self.end_lease(now, slot, ending);
@@ -274,6 +275,18 @@ impl Queue {
         (entry.lease().new_change.is_some() || debounced) && !self.state().config.rules().leases_oldest_delta
     }
 
+    /// The error that is kept for a key: only its beginning if there is no room for all of it. A key keeps at least as much as it
+    /// has.
+    fn kept_error(&self, slot: Slot, error: Option<&Arc<str>>) -> Option<Arc<str>> {
+        let error = error?;
+        let has = self.state().entry(slot).schedule_state.last_error().map_or(0, str::len);
+        let kept = has.max(ERROR_START_BYTES);
+        if error.len() <= kept || self.volatile.room.check(error.len() - has).is_ok() {
+            return Some(error.clone());
+        }
+        Some(error[..error.floor_char_boundary(kept)].into())
+    }
+
     /// The failure of a lease at `now`, which determines where the key goes. At `max_failures` the key is given up even
     /// if the worker requested a delay; otherwise a key that always fails could loop with a delay of zero. With `floor`,
     /// no change shortens the wait.
@@ -317,7 +330,8 @@ impl Queue {
             Some(due) => Disposition::Wait { due },
             None => Disposition::Tail { due: None },
         };
-        let failure = Failure { error: error.cloned(), disposition, rate_limited: asks_limiter, floor };
+        let error = self.kept_error(slot, error);
+        let failure = Failure { error, disposition, rate_limited: asks_limiter, floor };
         self.volatile.effects.counters.retries += u64::from(is_retry(&failure, delay));
         failure
     }

@@ -11,6 +11,11 @@ use crate::id::Slot;
 use crate::table::{Paged, Table};
 use crate::text_order::TextOrder;
 
+/// Approximate size of a value in bytes, excluding its keys and a text that is not stored inline.
+const VALUE_BYTES: usize = 64;
+/// Approximate size of a key of a value in bytes.
+const KEY_OF_VALUE_BYTES: usize = 16;
+
 /// A value with at least one key. A text of up to 23 bytes is stored inline.
 #[derive(Debug)]
 struct IndexedValue {
@@ -30,6 +35,10 @@ pub(super) struct Index {
     order: TextOrder,
     /// Number of keys with at least one value.
     keys: usize,
+    /// Number of keys of all values.
+    keys_of_values: usize,
+    /// The length of the texts that are not stored inline.
+    text_bytes: usize,
     /// Number of values in all objects that exceed a limit of the indexes.
     omitted: usize,
     /// Number of slots that are indexed; all slots once the index is complete.
@@ -70,6 +79,11 @@ impl Index {
         self.omitted
     }
 
+    /// Approximate size in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.values.len() * VALUE_BYTES + self.keys_of_values * KEY_OF_VALUE_BYTES + self.text_bytes
+    }
+
     /// Replaces the values of the key at a slot. The entry at the slot may be removed already.
     pub(super) fn change(
         &mut self,
@@ -99,10 +113,13 @@ impl Index {
     }
 
     fn insert<'k>(&mut self, text: &str, key: &str, slot: Slot, key_of: impl Fn(Slot) -> &'k str) {
+        self.keys_of_values += 1;
         if let Some(value) = self.find(text).and_then(|place| self.value_mut(place)) {
             return value.keys.insert(key, slot, key_of);
         }
-        let value = Some(IndexedValue { text: text.into(), keys: KeysOfValue::One(slot) });
+        let value = IndexedValue { text: text.into(), keys: KeysOfValue::One(slot) };
+        self.text_bytes += value.text_bytes();
+        let value = Some(value);
         let place = if let Some(place) = self.free.pop() {
             if let Some(free) = self.values.get_mut(place.index()) {
                 *free = value;
@@ -121,10 +138,13 @@ impl Index {
 
     fn remove<'k>(&mut self, text: &str, key: &str, slot: Slot, key_of: impl Fn(Slot) -> &'k str) {
         let Some(place) = self.find(text) else { return };
+        self.keys_of_values -= 1;
         let Some(value) = self.value_mut(place) else { return };
         if value.keys.len() > 1 {
             return value.keys.remove(key, slot, key_of);
         }
+        let text_bytes = value.text_bytes();
+        self.text_bytes -= text_bytes;
         let values = &self.values;
         self.order.remove(text, |place| text_at(values, place));
         if let Some(value) = self.values.get_mut(place.index()) {
@@ -190,13 +210,27 @@ impl Index {
         }
         let used = || self.values.iter().flatten();
         let free: BTreeSet<Slot> = self.free.iter().copied().collect();
-        let is_whole = self.order.is_whole(|place| text_at(&self.values, place))
+        let is_counted = used().map(IndexedValue::text_bytes).sum::<usize>() == self.text_bytes
+            && used().map(|value| value.keys.len()).sum::<usize>() == self.keys_of_values;
+        let is_whole = is_counted
+            && self.order.is_whole(|place| text_at(&self.values, place))
             && used().all(|value| value.keys.is_whole(key_of))
             && used().count() == self.order.len()
             && free.len() == self.free.len()
             && self.values.len() == self.order.len() + free.len()
             && free.iter().all(|place| self.value(*place).is_none());
-        if is_whole { Ok(()) } else { Err(String::from("a value is out of order, or neither used nor free")) }
+        if is_whole {
+            Ok(())
+        } else {
+            Err(String::from("a value is out of order, counted wrongly, or neither used nor free"))
+        }
+    }
+}
+
+impl IndexedValue {
+    /// The length of a text that is not stored inline.
+    fn text_bytes(&self) -> usize {
+        if self.text.is_heap_allocated() { self.text.len() } else { 0 }
     }
 }
 

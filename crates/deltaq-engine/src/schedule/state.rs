@@ -306,6 +306,19 @@ impl ScheduleState {
         self.backoff().last_error.as_ref()
     }
 
+    /// Bytes of the last error, and of the names of the worker and the pop that hold the key.
+    pub(crate) fn text_bytes(&self) -> usize {
+        let error = self.backoff.as_ref().and_then(|backoff| backoff.last_error.as_ref());
+        let names = match &self.place {
+            Place::Leased(lease) => {
+                lease.worker.as_ref().map_or(0, |worker| worker.len())
+                    + lease.pop_id.as_ref().map_or(0, |pop_id| pop_id.len())
+            }
+            Place::Idle | Place::Ready(_) | Place::Parked => 0,
+        };
+        error.map_or(0, |error| error.len()) + names
+    }
+
     /// Sets the error text of the last failure.
     pub fn set_last_error(&mut self, error: Option<Arc<str>>) {
         if error.is_some() || self.backoff.is_some() {

@@ -6,7 +6,7 @@ use crate::delta::{Delta, DeltaKind, Deltas};
 use crate::id::{Rv, Source};
 use crate::key::Key;
 use crate::known::Known;
-use crate::limits::{DELTA_BYTES, KEY_BYTES};
+use crate::limits::KEY_BYTES;
 use crate::mode::ModeRules;
 use crate::object::Object;
 use crate::schedule::{EventId, Lease, Place, ReadyPosition, ScheduleState};
@@ -131,16 +131,16 @@ impl Entry {
         }
     }
 
-    /// Bytes that the entry takes in memory. A text counts for every delta and known object that has it, because texts that are
-    /// shared now may be separate after a restart.
+    /// Bytes that the entry takes in memory. A text counts wherever it is, because texts that are shared now may be separate
+    /// after a restart.
     pub(crate) fn held_bytes(&self) -> usize {
-        key_bytes(&self.key) + self.object_bytes()
+        key_bytes(&self.key) + self.content_bytes()
     }
 
-    /// Bytes that the deltas and the known object take in memory.
-    pub(crate) fn object_bytes(&self) -> usize {
-        let known = self.known.as_ref().map_or(0, |known| known.object.bytes() + DELTA_BYTES);
-        self.waiting.held_bytes() + self.leased.held_bytes() + known
+    /// Bytes that the deltas, the known object, the last error and the names of the lease take in memory.
+    pub(crate) fn content_bytes(&self) -> usize {
+        let known = self.known.as_ref().map_or(0, |known| known.held_bytes());
+        self.waiting.held_bytes() + self.leased.held_bytes() + known + self.schedule_state.text_bytes()
     }
 
     /// Whether the queue holds anything for the key other than a failure count.
@@ -154,7 +154,7 @@ impl Entry {
     }
 }
 
-/// Bytes that a key takes in memory without its deltas and its known object.
+/// Bytes that a key takes in memory without its [content](Entry::content_bytes).
 pub(crate) fn key_bytes(key: &Key) -> usize {
     KEY_BYTES + key.as_str().len()
 }

@@ -242,6 +242,7 @@ const OBJECT_RULES: &[&str] = &[
     "a call that changes nothing has a sequence number",
     "a repeated Replace",
     "a part of the indexes is built",
+    "indexes are dropped",
     "a query of an index that is built",
     "a value has keys",
     "indexes are built",

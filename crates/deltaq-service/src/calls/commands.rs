@@ -109,11 +109,23 @@ impl Handle {
     /// # Errors
     /// [`Error::QueueDeleted`] or [`Error::Journal`].
     pub async fn settle(self: &Arc<Self>, settles: &[Settle]) -> Result<Vec<Settled>, Error> {
+        let has_errors = settles.iter().any(Settle::has_error);
         if !self.settles_in_steps(settles) {
-            return self.command(|queue, now| queue.settle(now, settles)).await;
+            return self
+                .command(|queue, now| {
+                    if has_errors {
+                        self.set_room(queue);
+                    }
+                    queue.settle(now, settles)
+                })
+                .await;
         }
         let (settles, mut settled) = (settles.to_vec(), Vec::with_capacity(settles.len()));
+        let handle = self.clone();
         self.long_command(move |queue, now| {
+            if has_errors {
+                handle.set_room(queue);
+            }
             let next = settles.get(settled.len()..).and_then(<[Settle]>::first);
             settled.extend(queue.settle(now, next.map_or(&[], std::slice::from_ref)));
             Ok(if settled.len() < settles.len() {

@@ -46,10 +46,15 @@ impl Handle {
         self.note_reached();
     }
 
-    /// Returns whether all indexes are complete.
+    /// Returns whether nothing is left to do: all indexes are complete, or there is no room for them.
     fn build_part_of_indexes(&self) -> Result<bool, Error> {
         let mut state = self.open()?;
+        if !state.queue.room_for_indexes(|| self.memory()) {
+            return Ok(true);
+        }
         let is_complete = state.queue.build_indexes(WORK_AT_A_TIME);
+        self.limit_indexes(&mut state);
+        self.note_held(&state);
         // A thread that waits for the lock gets it next.
         MutexGuard::unlock_fair(state);
         Ok(is_complete)
@@ -127,7 +132,7 @@ impl Handle {
         let built = self.wait_until(wait, |state| match state.queue.check_index(index) {
             Ok(()) => Ok(Some(())),
             Err(NoIndex::Building) => Ok(None),
-            Err(unknown) => Err(refused(index, unknown)),
+            Err(other) => Err(refused(index, other)),
         });
         built.await?.ok_or_else(|| refused(index, NoIndex::Building))
     }
@@ -137,5 +142,6 @@ fn refused(index: &str, no_index: NoIndex) -> Error {
     match no_index {
         NoIndex::Unknown { names } => Error::NoIndex { index: index.to_owned(), names },
         NoIndex::Building => Error::IndexBuilding { index: index.to_owned() },
+        NoIndex::NoRoom => Error::NoRoomForIndex { index: index.to_owned() },
     }
 }

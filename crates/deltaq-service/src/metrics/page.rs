@@ -98,7 +98,7 @@ const FAMILIES: [Family; 21] = [
     family(
         "deltaq_held_bytes",
         Kind::Gauge(|gauges| count(gauges.held_bytes)),
-        "Bytes that keys, deltas and known objects take in memory (approximate).",
+        "Bytes that queues take in memory (approximate).",
     ),
     family(
         "deltaq_deltas_total",

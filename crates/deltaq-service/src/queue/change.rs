@@ -177,6 +177,7 @@ impl Handle {
     /// Ends each change, under the lock: grants ready keys and handles the effects that need the lock.
     pub(crate) fn finish(&self, state: &mut Locked, now: Time) -> Unlocked {
         self.grant(state, now);
+        self.limit_indexes(state);
         let grants = std::mem::take(&mut state.grants);
         let effects = state.take_effects(self.journal());
         self.note_held(state);
@@ -207,6 +208,23 @@ impl Handle {
     /// Records how much memory the queue holds.
     pub(crate) fn note_held(&self, state: &Locked) {
         self.held_bytes.set(state.queue.held_bytes(), || self.context.grants.are_several());
+    }
+
+    /// Drops indexes that have grown beyond the memory that there is.
+    pub(crate) fn limit_indexes(&self, state: &mut Locked) {
+        let room = |queue: &Queue| {
+            self.held_bytes.set(queue.held_bytes(), || self.context.grants.are_several());
+            self.memory()
+        };
+        let Some(dropped) = state.queue.limit_indexes(room) else { return };
+        self.note_held(state);
+        drop_in_background(dropped);
+        tracing::warn!(
+            queue = %self.name(),
+            "the indexes of the queue were dropped, because the queues hold as much memory as they may; \
+             they are built again when there is room for them"
+        );
+        self.leftovers.wake();
     }
 
     /// Tells the engine how much memory there is.

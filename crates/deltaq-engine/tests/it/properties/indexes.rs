@@ -6,6 +6,7 @@ use std::ops::Bound;
 use deltaq_engine::Queue;
 use deltaq_engine::index_settings::IndexSettings;
 use deltaq_engine::indexes::NoIndex;
+use deltaq_engine::room::Room;
 use fastrand::Rng;
 use serde_json::value::RawValue;
 
@@ -45,6 +46,9 @@ impl Indexes {
             same("is_building_indexes", engine.is_building_indexes(), !is_built)?;
             self.hit(if is_built { "indexes are built" } else { "a part of the indexes is built" });
         }
+        if rng.u8(..8) == 0 {
+            self.drop_contents(engine)?;
+        }
         let settings = engine.config().indexes.clone();
         let statuses = engine.indexes();
         same("indexes", statuses.len(), settings.iter().len())?;
@@ -62,6 +66,22 @@ impl Indexes {
                 .map_err(|difference| format!("index {name}: {difference}"))?;
         }
         same("an unknown index", engine.check_index("unknown").is_err(), true)
+    }
+
+    /// Leaves no room for indexes that have grown, and then room.
+    fn drop_contents(&mut self, engine: &mut Queue) -> Result<(), Difference> {
+        let no_room = Room { held: 1, limit: 0, max: 0, token: None };
+        let before = engine.held_bytes();
+        if engine.limit_indexes(|_| no_room.clone()).is_none() {
+            return Ok(());
+        }
+        same("room for indexes", engine.room_for_indexes(|| no_room), false)?;
+        same("indexes without room", engine.indexes().iter().any(|index| index.is_ready), false)?;
+        same("less memory", engine.held_bytes() < before, true)?;
+        engine.check().map_err(|rule| format!("without indexes: {rule}"))?;
+        same("room for indexes again", engine.room_for_indexes(Room::default), true)?;
+        self.hit("indexes are dropped");
+        Ok(())
     }
 
     fn query(&mut self, engine: &Queue, name: &str, naive: &Naive, rng: &mut Rng) -> Result<(), Difference> {

@@ -1,6 +1,9 @@
 //! How much memory a queue holds, and calls that need more than there is.
 
+use deltaq_engine::index_settings::IndexSettings;
+use deltaq_engine::indexes::NoIndex;
 use deltaq_engine::room::Room;
+use deltaq_engine::trace::TraceContext;
 
 use super::*;
 
@@ -28,21 +31,98 @@ fn a_queue_counts_what_it_holds() {
     fixture.call(updated("a", 22));
     assert_eq!(fixture.queue.held_bytes(), ONE + 96 + 8);
     let item = fixture.pop();
-    assert_eq!(fixture.queue.held_bytes(), ONE + 96 + 8, "a lease changes nothing");
-    fixture.nack(&item);
-    assert_eq!(fixture.queue.held_bytes(), ONE + 96 + 8);
-    fixture.wait(1_000);
-    let item = fixture.pop();
+    assert_eq!(fixture.queue.held_bytes(), ONE + 96 + 8, "a lease without names changes nothing");
     fixture.ack(&item);
-    assert_eq!(fixture.queue.held_bytes(), ONE + 1, "only the known object is left");
+    let record = fixture.queue.held_bytes() - (ONE + 1);
+    assert!((1..500).contains(&record), "the known object is left, and {record} bytes for the settled lease");
     assert_eq!(fixture.resync(), 1);
-    assert_eq!(fixture.queue.held_bytes(), ONE + 1 + 96 + 8);
+    assert_eq!(fixture.queue.held_bytes(), ONE + 1 + 96 + 8 + record);
     fixture.crash();
-    assert_eq!(fixture.queue.held_bytes(), ONE + 1 + 96 + 8);
+    assert_eq!(fixture.queue.held_bytes(), ONE + 1 + 96 + 8 + record);
     fixture.call(deleted("a"));
     let item = fixture.pop();
     fixture.ack(&item);
-    assert_eq!(fixture.queue.held_bytes(), 0);
+    assert!(fixture.queue.held_bytes() < 500);
+}
+
+#[test]
+fn the_names_of_a_call_and_of_a_lease_count() {
+    let mut fixture = Fixture::new();
+    let trace = TraceContext::parse("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01").map(Arc::new);
+    let source = "s".repeat(100);
+    fixture.call(added("a", 1).from(&source));
+    let source = fixture.queue.held_bytes() - ONE;
+    assert_eq!(
+        source,
+        100 + 100 + 256 + 100,
+        "the source and the owner of the delta, and the history of the source"
+    );
+    let mut call = updated("a", 1).from(&"s".repeat(100));
+    call.0.trace = trace;
+    fixture.call(call);
+    let traced = fixture.queue.held_bytes();
+    assert_eq!(traced, ONE + source + 96 + 7 + 100 + 100 + 25);
+    let named = fixture.pop_with(|pop| {
+        (pop.worker, pop.id) = (Some("w".repeat(30).as_str().into()), Some("p".repeat(40).into()));
+    });
+    assert_eq!(fixture.queue.held_bytes(), traced + 30 + 40);
+    fixture.settle(named.expect("the queue is open")[0].token, How::Release);
+    let record = fixture.queue.held_bytes() - traced;
+    assert!((1..500).contains(&record), "{record}");
+}
+
+#[test]
+fn an_error_counts_and_is_shortened_if_there_is_no_room() {
+    let mut fixture = Fixture::new();
+    fixture.produce([added("a", 1), added("b", 1)]).expect("there is no limit");
+    let long: Arc<str> = "é".repeat(2_000).into();
+    let fail = |fixture: &mut Fixture, error: &Arc<str>| {
+        let item = fixture.pop();
+        let how = How::Nack { delay: Some(Duration::ZERO), floor: false, error: Some(error.clone()) };
+        fixture.settle(item.token, how);
+        fixture.entry(item.key.as_str()).schedule_state.last_error().map(str::len)
+    };
+    assert_eq!(fail(&mut fixture, &long), Some(4_000));
+    let held = fixture.queue.held_bytes();
+    assert!((4_000..4_500).contains(&(held - 2 * ONE)), "{held}");
+    fixture.leave(0);
+    let odd: Arc<str> = format!("x{long}").into();
+    assert_eq!(fail(&mut fixture, &odd), Some(255), "the 256th byte is the first one of a character");
+    assert_eq!(fail(&mut fixture, &odd), Some(3_999), "this key keeps as much as it has");
+    fixture.queue.forget(fixture.now(), ["a", "b"]);
+    fixture.commit_and_check();
+    assert!(fixture.queue.held_bytes() < 2 * ONE + 500);
+}
+
+#[test]
+fn indexes_without_room_are_dropped_and_built_again() {
+    let indexes = IndexSettings::new([("tags", "/tags")]).expect("the settings are valid");
+    let mut fixture = Fixture::with(|config| config.indexes = indexes);
+    let tagged = |name: &str, from: u32| {
+        let tags: Vec<String> = (from..from + 100).map(|tag| tag.to_string()).collect();
+        let mut call = added(name, 1);
+        call.0.object = Some(Object::from_valid(&format!(r#"{{"tags":{tags:?}}}"#)));
+        call
+    };
+    fixture.make_known(tagged("a", 0));
+    fixture.make_known(tagged("b", 100));
+    let with = fixture.queue.held_bytes();
+    assert!(with > 2 * (ONE + 100 * 80), "{with}");
+    let room = |held: usize, limit: usize| Room { held, limit, max: limit, token: None };
+    assert!(fixture.queue.limit_indexes(|queue| room(queue.held_bytes(), with)).is_none());
+    assert!(fixture.queue.limit_indexes(|_| unreachable!("they have not grown")).is_none());
+    fixture.make_known(tagged("c", 200));
+    assert!(fixture.queue.limit_indexes(|queue| room(queue.held_bytes(), with)).is_some());
+    fixture.commit_and_check();
+    let without = fixture.queue.held_bytes();
+    assert!(without < 3 * (ONE + 700) + 500, "{without}");
+    assert_eq!(fixture.queue.check_index("tags"), Err(NoIndex::NoRoom));
+    assert!(!fixture.queue.room_for_indexes(|| room(without, without + 3 * 100 * 80)));
+    assert!(fixture.queue.room_for_indexes(|| room(without, without + 4 * 100 * 80)));
+    assert_eq!(fixture.queue.check_index("tags"), Err(NoIndex::Building));
+    assert!(fixture.queue.build_indexes(1_000));
+    fixture.commit_and_check();
+    assert_eq!(fixture.queue.check_index("tags"), Ok(()));
 }
 
 #[test]
@@ -78,7 +158,7 @@ fn a_full_queue_can_be_emptied() {
         let item = fixture.pop();
         fixture.ack(&item);
     }
-    assert_eq!(fixture.queue.held_bytes(), ONE);
+    assert!(fixture.queue.held_bytes() < ONE + 500);
     fixture.leave(ONE);
     fixture.call(added("d", 1));
 }
