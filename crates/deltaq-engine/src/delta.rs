@@ -142,11 +142,10 @@ impl Provenance {
         self.0.as_ref()?.due
     }
 
-    /// Bytes of the names and the trace.
+    /// Bytes that the provenance takes in memory.
     fn bytes(&self) -> usize {
         let Some(Facts { source, owner, trace, .. }) = self.0.as_deref() else { return 0 };
-        let names: usize = [source, owner].into_iter().flatten().map(|name| name.len()).sum();
-        names + trace.as_ref().map_or(0, |_| size_of::<TraceContext>())
+        provenance_bytes([source.as_ref(), owner.as_ref()], trace.is_some())
     }
 
     /// Returns a provenance with these facts. If the facts differ from those of `self`, creates a new provenance and
@@ -166,6 +165,13 @@ impl Provenance {
         }
         self.clone()
     }
+}
+
+/// Bytes that a provenance with these names takes in memory.
+pub(super) fn provenance_bytes(names: [Option<&Source>; 2], has_trace: bool) -> usize {
+    let text: usize = names.into_iter().flatten().map(|name| name.len()).sum();
+    let trace = if has_trace { size_of::<TraceContext>() } else { 0 };
+    if text + trace == 0 { 0 } else { size_of::<Facts>() + text + trace }
 }
 
 impl Delta {

@@ -41,10 +41,19 @@ pub(super) struct Indexes {
     contents: Vec<Index>,
     /// The size in bytes when it was last compared with the room for it.
     compared_bytes: usize,
-    /// The bytes without which the indexes are not built: there was no room for them.
-    wanted_bytes: Option<usize>,
-    /// What they last wanted.
+    /// What the indexes want before they are built, because there was no room for them.
+    wanted: Option<Wanted>,
+    /// What they last wanted since they were complete.
     last_wanted_bytes: usize,
+}
+
+/// What indexes want that were dropped.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    /// The bytes that they want while the queue is as large as it was.
+    bytes: usize,
+    /// The bytes of the queue's keys when the indexes were dropped.
+    keys_bytes: usize,
 }
 
 /// The known object of a key before an event.
@@ -93,6 +102,10 @@ impl Indexes {
     /// Applies new settings by beginning new indexes. Returns the indexes that are dropped.
     fn configure(&mut self, state: &State) -> Vec<Index> {
         let old = std::mem::take(self);
+        let (compared_bytes, wanted, last_wanted_bytes) =
+            (old.compared_bytes, old.wanted, old.last_wanted_bytes);
+        let settings = state.config.indexes.iter().map(|setting| (&setting.name, &setting.pointer));
+        let is_same = settings.eq(old.names.iter().zip(&old.pointers));
         let mut old: Vec<_> = old.names.into_iter().zip(old.pointers).zip(old.contents).collect();
         for IndexSetting { name, pointer } in state.config.indexes.iter() {
             let kept = old.iter().position(|((old, at), _)| old == name && at.text == pointer.text);
@@ -102,7 +115,10 @@ impl Indexes {
             self.pointers.push(pointer.clone());
             self.contents.push(index);
         }
-        self.wanted_bytes = None;
+        self.compared_bytes = compared_bytes.min(self.bytes());
+        if is_same {
+            (self.wanted, self.last_wanted_bytes) = (wanted, last_wanted_bytes);
+        }
         old.into_iter().map(|(_, index)| index).collect()
     }
 
@@ -111,14 +127,17 @@ impl Indexes {
         self.contents.iter().map(Index::bytes).sum()
     }
 
-    /// The bytes without which the indexes are not built, if there was no room for them.
-    pub(super) fn wanted_bytes(&self) -> Option<usize> {
-        self.wanted_bytes
+    /// The bytes without which the indexes are not built, if there was no room for them. A queue that has shrunk to `keys_bytes`
+    /// needs less.
+    pub(super) fn wanted_bytes(&self, keys_bytes: usize) -> Option<usize> {
+        let wanted = self.wanted?;
+        let share = wanted.bytes as u128 * keys_bytes as u128 / wanted.keys_bytes.max(1) as u128;
+        Some(usize::try_from(share).unwrap_or(usize::MAX).min(wanted.bytes))
     }
 
     /// Lets the indexes be built again.
     pub(super) fn resume(&mut self) {
-        self.wanted_bytes = None;
+        self.wanted = None;
     }
 
     /// Whether the indexes have grown since the last call.
@@ -128,11 +147,11 @@ impl Indexes {
     }
 
     /// Drops the contents of all indexes, for which there is no room. Returns what is dropped.
-    pub(super) fn drop_contents(&mut self) -> Garbage {
+    pub(super) fn drop_contents(&mut self, keys_bytes: usize) -> Garbage {
         // They may have been dropped while they were built, so the next attempt wants more each time.
         let bytes = self.bytes().max(self.last_wanted_bytes);
         self.last_wanted_bytes = bytes.saturating_add(bytes / GROWTH);
-        self.wanted_bytes = Some(self.last_wanted_bytes);
+        self.wanted = Some(Wanted { bytes: self.last_wanted_bytes, keys_bytes });
         self.compared_bytes = 0;
         let empty = self.contents.iter().map(|_| Index::begin(false)).collect();
         Garbage::new(std::mem::replace(&mut self.contents, empty))
@@ -225,13 +244,16 @@ impl Indexes {
         {
             index.set_covered(covered);
         }
+        if covered == usize::MAX {
+            self.last_wanted_bytes = 0;
+        }
     }
 
     fn find(&self, name: &str) -> Result<&Index, NoIndex> {
         let names = self.names.iter().position(|other| **other == *name);
         let unknown = || NoIndex::Unknown { names: self.names.clone() };
         let index = names.and_then(|number| self.contents.get(number)).ok_or_else(unknown)?;
-        match self.wanted_bytes {
+        match self.wanted {
             _ if index.is_complete() => Ok(index),
             Some(_) => Err(NoIndex::NoRoom),
             None => Err(NoIndex::Building),

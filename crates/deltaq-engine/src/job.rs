@@ -58,6 +58,8 @@ pub(super) struct ReplaceJob {
     pub(super) wanted: KeySet,
     /// Room that is reserved for listed keys that are not queued yet.
     pub(super) reserved: usize,
+    /// The bytes of the listed objects that are not queued yet.
+    pub(super) held_bytes: usize,
     /// Keys that are listed or in the queue, and the produce calls for them since the acceptance.
     pub(super) called: HashMap<Key, CallsMeanwhile>,
     /// The setting `version` when the Replace was accepted. It applies to the listed objects.
@@ -163,4 +165,6 @@ pub(super) struct Seeding {
     pub(super) called: HashSet<Key>,
     /// Room that is reserved for objects that are not seeded yet.
     pub(super) reserved: usize,
+    /// The bytes of these objects.
+    pub(super) held_bytes: usize,
 }

@@ -25,13 +25,16 @@ impl Queue {
             return None;
         }
         let Room { held, limit, .. } = room(self);
-        (held > limit).then(|| self.volatile.indexes.drop_contents())
+        let keys_bytes = self.state().held_bytes;
+        (held > limit).then(|| self.volatile.indexes.drop_contents(keys_bytes))
     }
 
-    /// Whether the indexes may be built. Indexes that were dropped wait until there is room for more than they had.
+    /// Whether the indexes may be built. Indexes that were dropped wait until there is room for a quarter more than they had, or for
+    /// less if the queue has shrunk.
     pub fn room_for_indexes(&mut self, room: impl FnOnce() -> Room) -> bool {
-        let Some(wanted) = self.volatile.indexes.wanted_bytes() else { return true };
-        let has_room = room().check(wanted).is_ok();
+        let keys_bytes = self.state().held_bytes;
+        let Some(wanted) = self.volatile.indexes.wanted_bytes(keys_bytes) else { return true };
+        let has_room = room().check(wanted.max(1)).is_ok();
         if has_room {
             self.volatile.indexes.resume();
         }
@@ -41,7 +44,7 @@ impl Queue {
     /// Whether the indexes were dropped, because there was no room for them.
     #[must_use]
     pub fn indexes_lack_room(&self) -> bool {
-        self.volatile.indexes.wanted_bytes().is_some()
+        self.volatile.indexes.wanted_bytes(0).is_some()
     }
 
     /// Whether an index is not complete.

@@ -239,12 +239,13 @@ impl Queue {
     }
 
     /// Bytes that the queue takes in memory (approximate): its keys, deltas, known objects and errors, its indexes, the deleted
-    /// keys in its feeds, and the records of settled leases, sources and versions.
+    /// keys in its feeds, lists that are not applied yet, and the records of settled leases, sources and versions.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         let State { held_bytes, settled, sources, versions, .. } = &self.state;
         let records = settled.bytes() + sources.bytes() + versions.bytes();
-        held_bytes + records + self.volatile.feeds.tombstone_bytes() + self.volatile.indexes.bytes()
+        let Volatile { feeds, indexes, .. } = &self.volatile;
+        held_bytes + records + feeds.tombstone_bytes() + indexes.bytes() + self.volatile.listed_bytes()
     }
 
     /// Number of keys of the initial list that are not acknowledged.

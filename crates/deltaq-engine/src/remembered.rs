@@ -13,7 +13,7 @@ use super::snapshot::RememberedVersion;
 use super::time::Time;
 
 /// Approximate size of a remembered version in bytes, excluding the texts of its key and its version.
-const REMEMBERED_BYTES: usize = 192;
+const REMEMBERED_BYTES: usize = 500;
 
 /// The remembered versions of a queue. Versions that exceed a limit are dropped, oldest first.
 ///

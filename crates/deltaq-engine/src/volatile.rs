@@ -44,6 +44,12 @@ impl Volatile {
         self.replace_jobs.iter_mut().for_each(|job| job.note_left(key));
     }
 
+    /// The bytes of the objects that accepted Replaces and a running seed have not queued yet.
+    pub(super) fn listed_bytes(&self) -> usize {
+        let seeding = self.seeding.as_ref().map_or(0, |seeding| seeding.held_bytes);
+        seeding + self.replace_jobs.iter().map(|job| job.held_bytes).sum::<usize>()
+    }
+
     /// Number of keys that accepted Replaces and a running seed may still add.
     pub(super) fn reserved(&self) -> usize {
         let seeding = self.seeding.as_ref().map_or(0, |seeding| seeding.reserved);

@@ -5,7 +5,7 @@ pub(crate) mod delivery;
 pub(crate) mod feed_readers;
 pub(crate) mod follow_task;
 pub(crate) mod leftovers;
-mod parked_lines;
+mod line_limit;
 pub(crate) mod source_reports;
 pub(crate) mod waiters;
 
@@ -38,7 +38,7 @@ use self::delivery::Delivery;
 use self::feed_readers::{FeedReaders, LongReads, WatchLimits};
 use self::follow_task::{FollowReport, FollowTask};
 use self::leftovers::Leftovers;
-use self::parked_lines::ParkedLines;
+use self::line_limit::LineLimit;
 use self::source_reports::SourceReports;
 use super::grants::Grants;
 use super::memory::HeldBytes;
@@ -79,7 +79,8 @@ pub struct Handle {
     pub(super) follow_task: FollowTask,
     /// The problems that sources have reported.
     pub(super) source_reports: SourceReports,
-    parked_lines: ParkedLines,
+    parked_lines: LineLimit,
+    index_lines: LineLimit,
     /// What the queue holds. Changed only under the queue's lock.
     held_bytes: HeldBytes,
 }
@@ -167,7 +168,8 @@ impl Handle {
             feed_readers: FeedReaders::default(),
             follow_task: FollowTask::default(),
             source_reports: SourceReports::default(),
-            parked_lines: ParkedLines::default(),
+            parked_lines: LineLimit::default(),
+            index_lines: LineLimit::default(),
             held_bytes,
         }
     }

@@ -277,11 +277,16 @@ impl Queue {
 
     /// The error that is kept for a key: only its beginning if there is no room for all of it. A key keeps at least as much as it
     /// has.
-    fn kept_error(&self, slot: Slot, error: Option<&Arc<str>>) -> Option<Arc<str>> {
+    fn kept_error(&mut self, slot: Slot, error: Option<&Arc<str>>) -> Option<Arc<str>> {
         let error = error?;
         let has = self.state().entry(slot).schedule_state.last_error().map_or(0, str::len);
         let kept = has.max(ERROR_START_BYTES);
-        if error.len() <= kept || self.volatile.room.check(error.len() - has).is_ok() {
+        if error.len() <= kept {
+            return Some(error.clone());
+        }
+        if self.volatile.room.check(error.len() - has).is_ok() {
+            // The next error of the same call has less room.
+            self.volatile.room.held += error.len() - has;
             return Some(error.clone());
         }
         Some(error[..error.floor_char_boundary(kept)].into())

@@ -1,7 +1,9 @@
 //! The memory that commands need. A command that needs more than there is gets refused.
 
+use std::collections::HashSet;
+
 use super::{Call, ObjectList, Seed};
-use crate::delta::DeltaKind;
+use crate::delta::{DeltaKind, provenance_bytes};
 use crate::feed::{Row, RowKind};
 use crate::followed::{FollowedChange, FollowedEvent};
 use crate::key::Key;
@@ -28,11 +30,24 @@ impl Queue {
         &self,
         calls: impl Iterator<Item = &'c Call> + Clone,
     ) -> Result<(), Refusal> {
-        let most = calls.clone().map(|call| new_bytes(&call.key, call.object.as_ref())).sum();
+        let most = calls.clone().map(|call| self.most_bytes_of_call(call)).sum();
         if self.volatile.room.check(most).is_ok() {
             return Ok(());
         }
-        self.volatile.room.check(calls.map(|call| self.bytes_of_call(call)).sum())
+        let mut called = HashSet::new();
+        let bytes = |call: &'c Call| {
+            let is_first = called.insert(&call.key);
+            self.bytes_of_call(call, is_first)
+        };
+        self.volatile.room.check(calls.map(bytes).sum())
+    }
+
+    /// The bytes that a call adds at most.
+    fn most_bytes_of_call(&self, call: &Call) -> usize {
+        let deleted = call.object.is_none() && self.state().config.rules().keeps_every_delta;
+        let newest =
+            self.state().table.get(call.key.as_str()).filter(|_| deleted).and_then(Entry::newest_object);
+        new_bytes(&call.key, call.object.as_ref().or(newest)) + name_bytes(call)
     }
 
     /// Refuses known objects that take more memory than there is. Objects that the queue has are not counted.
@@ -41,27 +56,34 @@ impl Queue {
         if self.volatile.room.check(most).is_ok() {
             return Ok(());
         }
+        self.volatile.room.check(self.bytes_of_seed(seeds))
+    }
+
+    /// The bytes that known objects add. Objects that the queue has are not counted.
+    pub(crate) fn bytes_of_seed(&self, seeds: &[Seed]) -> usize {
         let is_new = |(key, object, _): &&Seed| {
             let entry = self.state().table.get(key.as_str());
             !entry.is_some_and(|entry| repeats(entry, object))
         };
-        let new = seeds.iter().filter(is_new);
-        self.volatile.room.check(new.map(|(key, object, _)| new_bytes(key, Some(object))).sum())
+        seeds.iter().filter(is_new).map(|(key, object, _)| new_bytes(key, Some(object))).sum()
     }
 
-    /// The bytes that a call adds. A Delete that repeats the newest object of its key adds none, so that a full queue can be
-    /// emptied.
-    fn bytes_of_call(&self, call: &Call) -> usize {
+    /// The bytes that a call adds. A Delete that repeats the newest object of its key counts as none, so that a full queue can be
+    /// emptied. In mode events each Delete is a delta of its own, so only the first one after another state counts as none.
+    fn bytes_of_call(&self, call: &Call, is_first: bool) -> usize {
+        let rules = self.state().config.rules();
         let Some(entry) = self.state().table.get(call.key.as_str()) else {
-            return new_bytes(&call.key, call.object.as_ref());
+            return self.most_bytes_of_call(call);
         };
+        let is_free = !rules.keeps_every_delta || (is_first && entry.has_state() && !entry.is_deleted());
         match &call.object {
-            None => 0,
-            Some(object) if call.kind == DeltaKind::Deleted && repeats(entry, object) => 0,
-            Some(object) => {
-                let replaced =
-                    if self.state().config.rules().only_newest_waits { entry.waiting.bytes() } else { 0 };
-                (DELTA_BYTES + object.bytes()).saturating_sub(replaced)
+            None if is_free => 0,
+            Some(object) if call.kind == DeltaKind::Deleted && is_free && repeats(entry, object) => 0,
+            object => {
+                let newest = entry.newest_object();
+                let object_bytes = object.as_ref().or(newest).map_or(0, Object::bytes);
+                let replaced = if rules.only_newest_waits { entry.waiting.bytes() } else { 0 };
+                (DELTA_BYTES + object_bytes + name_bytes(call)).saturating_sub(replaced)
             }
         }
     }
@@ -112,10 +134,8 @@ impl FollowedEvent {
     #[must_use]
     pub fn new_bytes(&self) -> usize {
         match &self.change {
-            FollowedChange::Queued(delta) if delta.kind != DeltaKind::Deleted => {
-                new_bytes(&self.key, Some(&delta.object))
-            }
-            _ => 0,
+            FollowedChange::Queued(delta) => new_bytes(&self.key, Some(&delta.object)),
+            FollowedChange::Left | FollowedChange::Dropped => 0,
         }
     }
 }
@@ -123,6 +143,11 @@ impl FollowedEvent {
 /// The bytes that a key with one delta or known object takes.
 pub(crate) fn new_bytes(key: &Key, object: Option<&Object>) -> usize {
     key_bytes(key) + DELTA_BYTES + object.map_or(0, Object::bytes)
+}
+
+/// The bytes of the names and the trace of a call.
+fn name_bytes(call: &Call) -> usize {
+    provenance_bytes([call.source.as_ref(), call.source.as_ref()], call.trace.is_some())
 }
 
 /// Whether the text is that of the newest object of the key.

@@ -264,7 +264,9 @@ impl Queue {
             self.remember_deletion(now, &call.key, call.version.as_ref());
         }
         let final_state_unknown = call.final_state_unknown || call.object.is_none();
-        let object = call.object.clone().or(newest).unwrap_or_else(Object::empty);
+        // A deletion that repeats the newest object shares its text.
+        let repeated = newest.filter(|newest| call.object.as_ref().is_none_or(|object| object == newest));
+        let object = repeated.or(call.object.clone()).unwrap_or_else(Object::empty);
         let call = Call { object: Some(object), final_state_unknown, ..call.clone() };
         self.append(now, &call, provenance)
     }

@@ -7,6 +7,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use super::memory::new_bytes;
 use super::version::may_merge_deletion;
 use super::{Call, DeletionGuard, ObjectList, Progress, Replace, ReplaceId, Replaced};
 use crate::comparison::{Comparison, PAIRS_MAX};
@@ -66,7 +67,7 @@ impl Queue {
         };
         let room =
             self.state().config.max_keys.saturating_sub(self.state().keys() + self.volatile.reserved());
-        let ObjectList { items, keys, longest_bytes, .. } = replace.list;
+        let ObjectList { items, keys, longest_bytes, new_bytes: held_bytes } = replace.list;
         let fits = keys.len() <= room;
         let phase = match fits {
             _ if duplicate => Phase::Duplicate,
@@ -78,6 +79,7 @@ impl Queue {
         self.volatile.replace_jobs.push_back(ReplaceJob {
             id,
             reserved: if phase == Phase::Count && !replace.dry_run { keys.len() } else { 0 },
+            held_bytes,
             fits,
             phase,
             items: items.into_iter(),
@@ -328,6 +330,7 @@ impl Queue {
             let Some((key, object)) = job.items.next() else { break };
             left = left.saturating_sub(cost(&object));
             job.reserved = job.reserved.saturating_sub(usize::from(!self.state().holds(&key)));
+            job.held_bytes = job.held_bytes.saturating_sub(new_bytes(&key, Some(&object)));
             let taken_over = self.is_taken_over(job, &key, &verdict);
             count(&mut job.counts, &verdict, taken_over);
             match verdict {

@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 
+use super::memory::new_bytes;
 use super::{Produced, Progress};
 use crate::delta::DeltaKind;
 use crate::event::{Appended, EventKind, Origin};
@@ -104,7 +105,8 @@ impl Queue {
     /// Begins to seed checked objects: from now on, calls for their keys are newer than the seed, and room for all of
     /// them is reserved. [`end_seed`](Self::end_seed) ends the seed.
     pub fn begin_seed(&mut self, seeds: &[Seed]) {
-        self.volatile.seeding = Some(Seeding { called: HashSet::new(), reserved: seeds.len() });
+        let held_bytes = self.bytes_of_seed(seeds);
+        self.volatile.seeding = Some(Seeding { called: HashSet::new(), reserved: seeds.len(), held_bytes });
     }
 
     /// Ends the seed.
@@ -119,6 +121,7 @@ impl Queue {
             let mut is_called = false;
             if let Some(seeding) = &mut self.volatile.seeding {
                 seeding.reserved = seeding.reserved.saturating_sub(1);
+                seeding.held_bytes = seeding.held_bytes.saturating_sub(new_bytes(&key, Some(&object)));
                 is_called = seeding.called.contains(&key);
             }
             if !is_called {

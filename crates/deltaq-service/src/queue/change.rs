@@ -219,11 +219,14 @@ impl Handle {
         let Some(dropped) = state.queue.limit_indexes(room) else { return };
         self.note_held(state);
         drop_in_background(dropped);
-        tracing::warn!(
-            queue = %self.name(),
-            "the indexes of the queue were dropped, because the queues hold as much memory as they may; \
-             they are built again when there is room for them"
-        );
+        if let Some(times) = self.index_lines.admit(1, self.clock().monotonic_us()) {
+            tracing::warn!(
+                queue = %self.name(),
+                times,
+                "the indexes of the queue were dropped, because the queues hold as much memory as they may; \
+                 they are built again when there is room for a quarter more"
+            );
+        }
         self.leftovers.wake();
     }
 

@@ -10,6 +10,9 @@ use super::*;
 /// What a key with one delta of `object` takes, in bytes.
 const ONE: usize = 384 + 1 + 96 + 7;
 
+/// What the source, the owner and the trace of a delta take without their texts.
+const FACTS: usize = 56;
+
 impl Fixture {
     /// Leaves this much memory.
     fn leave(&mut self, bytes: usize) {
@@ -54,14 +57,14 @@ fn the_names_of_a_call_and_of_a_lease_count() {
     let source = fixture.queue.held_bytes() - ONE;
     assert_eq!(
         source,
-        100 + 100 + 256 + 100,
+        FACTS + 100 + 100 + 256 + 100,
         "the source and the owner of the delta, and the history of the source"
     );
     let mut call = updated("a", 1).from(&"s".repeat(100));
     call.0.trace = trace;
     fixture.call(call);
     let traced = fixture.queue.held_bytes();
-    assert_eq!(traced, ONE + source + 96 + 7 + 100 + 100 + 25);
+    assert_eq!(traced, ONE + source + 96 + 7 + FACTS + 100 + 100 + 25);
     let named = fixture.pop_with(|pop| {
         (pop.worker, pop.id) = (Some("w".repeat(30).as_str().into()), Some("p".repeat(40).into()));
     });
@@ -95,6 +98,65 @@ fn an_error_counts_and_is_shortened_if_there_is_no_room() {
 }
 
 #[test]
+fn all_errors_of_a_call_share_the_room() {
+    let mut fixture = Fixture::new();
+    fixture.produce((0..9).map(|n| added(&format!("k{n}"), 1))).expect("there is no limit");
+    let items = fixture.pop_with(|pop| pop.max = 9).expect("the queue is open");
+    let error: Arc<str> = "e".repeat(1_000).into();
+    let nack = |item: &Item| {
+        let how = How::Nack { delay: None, floor: false, error: Some(error.clone()) };
+        Settle { token: item.token, how }
+    };
+    fixture.leave(3_500);
+    let settles: Vec<Settle> = items.iter().map(nack).collect();
+    fixture.queue.settle(fixture.now(), &settles);
+    fixture.commit_and_check();
+    let errors = items.iter().filter_map(|item| fixture.entry(item.key.as_str()).schedule_state.last_error());
+    let lengths: Vec<usize> = errors.map(str::len).collect();
+    assert_eq!(lengths, [1_000, 1_000, 1_000, 256, 256, 256, 256, 256, 256]);
+}
+
+#[test]
+fn in_mode_events_only_the_first_delete_is_free() {
+    let mut fixture = Fixture::in_mode(Mode::Events);
+    fixture.produce([added("a", 1), added("b", 1)]).expect("there is no limit");
+    fixture.leave(0);
+    assert!(is_memory_full(&fixture.produce([deleted("a"), deleted("a")])));
+    let same = || ProduceCall::new(DeltaKind::Deleted, "b", Some(1));
+    assert_eq!(fixture.produce([deleted("a"), same()]).expect("deletions pass").queued, 2);
+    assert!(is_memory_full(&fixture.produce([deleted("a")])));
+    assert!(is_memory_full(&fixture.produce([same()])));
+    assert!(is_memory_full(&fixture.produce([deleted("absent")])));
+    let held = fixture.queue.held_bytes();
+    fixture.leave(96 + 7);
+    fixture.produce([same()]).expect("there is room for one");
+    assert_eq!(fixture.queue.held_bytes(), held + 96 + 7);
+}
+
+#[test]
+fn an_accepted_list_counts() {
+    let mut fixture = Fixture::new();
+    fixture.leave(3 * ONE);
+    let first = fixture.queue.accept_replace(fixture.now(), list_of("erp", &[("a", 1), ("b", 1)]));
+    fixture.commit_and_check();
+    assert_eq!(fixture.queue.held_bytes(), 2 * ONE);
+    fixture.leave(ONE);
+    assert!(is_memory_full(&fixture.queue.check_replace(&list(&[("c", 1), ("d", 1)]))));
+    fixture.finish(first.expect("there is room")).expect("it is applied");
+    let names = FACTS + 2 * "erp".len();
+    assert_eq!(fixture.queue.held_bytes(), 2 * (ONE + names) + 256 + "erp".len());
+    let seed = [(key("s"), object(1), None)];
+    let mut seeded = Fixture::new();
+    seeded.queue.begin_seed(&seed);
+    assert_eq!(seeded.queue.held_bytes(), ONE);
+    let now = seeded.now();
+    seeded.queue.seed_step(now, seed);
+    seeded.queue.end_seed();
+    seeded.commit_and_check();
+    assert_eq!(seeded.queue.held_bytes(), ONE);
+}
+
+#[test]
 fn indexes_without_room_are_dropped_and_built_again() {
     let indexes = IndexSettings::new([("tags", "/tags")]).expect("the settings are valid");
     let mut fixture = Fixture::with(|config| config.indexes = indexes);
@@ -109,6 +171,7 @@ fn indexes_without_room_are_dropped_and_built_again() {
     let with = fixture.queue.held_bytes();
     assert!(with > 2 * (ONE + 100 * 80), "{with}");
     let room = |held: usize, limit: usize| Room { held, limit, max: limit, token: None };
+    let left = |bytes: usize| room(1 << 20, (1 << 20) + bytes);
     assert!(fixture.queue.limit_indexes(|queue| room(queue.held_bytes(), with)).is_none());
     assert!(fixture.queue.limit_indexes(|_| unreachable!("they have not grown")).is_none());
     fixture.make_known(tagged("c", 200));
@@ -117,12 +180,38 @@ fn indexes_without_room_are_dropped_and_built_again() {
     let without = fixture.queue.held_bytes();
     assert!(without < 3 * (ONE + 700) + 500, "{without}");
     assert_eq!(fixture.queue.check_index("tags"), Err(NoIndex::NoRoom));
-    assert!(!fixture.queue.room_for_indexes(|| room(without, without + 3 * 100 * 80)));
-    assert!(fixture.queue.room_for_indexes(|| room(without, without + 4 * 100 * 80)));
+    let mut config = Config::clone(fixture.queue.config());
+    config.max_keys = 77;
+    fixture.queue.configure(fixture.now(), config.into(), None).expect("the settings may change");
+    fixture.commit_and_check();
+    assert_eq!(
+        fixture.queue.check_index("tags"),
+        Err(NoIndex::NoRoom),
+        "another setting does not build them"
+    );
+    assert!(!fixture.queue.room_for_indexes(|| left(3 * 100 * 80)));
+    assert!(fixture.queue.room_for_indexes(|| left(4 * 100 * 80)));
     assert_eq!(fixture.queue.check_index("tags"), Err(NoIndex::Building));
     assert!(fixture.queue.build_indexes(1_000));
     fixture.commit_and_check();
     assert_eq!(fixture.queue.check_index("tags"), Ok(()));
+    for _ in 0..20 {
+        fixture.queue.limit_indexes(|_| room(1, 0));
+        assert!(!fixture.queue.room_for_indexes(|| left(100 * 80)));
+        assert!(fixture.queue.room_for_indexes(|| left(4 * 100 * 80)), "they want no more");
+        assert!(fixture.queue.build_indexes(1_000));
+    }
+    fixture.queue.limit_indexes(|_| room(1, 0));
+    for name in ["a", "b"] {
+        fixture.call(deleted(name));
+        let item = fixture.pop();
+        fixture.ack(&item);
+    }
+    assert!(!fixture.queue.room_for_indexes(|| left(100 * 80)));
+    assert!(
+        fixture.queue.room_for_indexes(|| left(2 * 100 * 80)),
+        "a third of the keys wants a third of the room"
+    );
 }
 
 #[test]
