@@ -223,6 +223,7 @@ fn call(number: u64) -> Call {
         source: None,
         delay: None,
         debounce: None,
+        head_start: None,
         final_state_unknown: false,
         rate_limited: false,
         trace: None,

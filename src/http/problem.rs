@@ -11,6 +11,7 @@ use std::time::Duration;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use deltaq_engine::command::DeletionGuard;
+use deltaq_engine::config::OrderError;
 use deltaq_engine::event::ReplaceCounts;
 use deltaq_engine::excerpt::cut;
 use deltaq_engine::id::Rv;
@@ -571,6 +572,12 @@ impl From<VersionError> for Problem {
             )
             .with("pointer", error.pointer());
         problem.with_some("limit", error.limit())
+    }
+}
+
+impl From<OrderError> for Problem {
+    fn from(error: OrderError) -> Self {
+        Self::new(Code::InvalidObject, error.to_string()).with("pointer", error.pointer())
     }
 }
 

@@ -12,6 +12,7 @@ pub(super) mod debounce;
 pub(super) mod documents;
 pub(super) mod entity_tags;
 pub(super) mod invalid;
+pub(super) mod order;
 pub(super) mod params;
 pub(super) mod received;
 pub(super) mod replace_list;

@@ -49,6 +49,7 @@ fn call(key: &str) -> Call {
         source: None,
         delay: None,
         debounce: None,
+        head_start: None,
         final_state_unknown: false,
         rate_limited: false,
         trace: None,

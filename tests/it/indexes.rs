@@ -100,6 +100,7 @@ async fn work(handle: &Arc<Handle>, rng: &mut Rng, keys: usize) {
                 source: None,
                 delay: None,
                 debounce: None,
+                head_start: None,
                 final_state_unknown: false,
                 rate_limited: false,
                 trace: None,

@@ -198,6 +198,8 @@ export interface DeltaCall<T> {
     debounce?: Duration;
     /** Only with `debounce`: the longest wait, at least `debounce`; default 10 times `debounce`. */
     max_wait?: Duration;
+    /** How much earlier than it did the delta counts as arrived, instead of the setting `order`: 10m, or -10m for later. */
+    head_start?: string;
     final_state_unknown?: boolean;
     /** The `resource_version` that the newest object of the key must have, or 0 for no object; otherwise the whole batch is refused. */
     expected_version?: number;
@@ -257,6 +259,8 @@ export interface Explanation {
     floor_at: Timestamp | null;
     failures: number;
     last_error: string | null;
+    head_start_ms: number | null;
+    priority: number | null;
     ahead: number | null;
     has_more_ahead: boolean;
 }
@@ -373,6 +377,15 @@ export interface Debounce {
     lists?: boolean | null;
 }
 
+/** Which ready key is delivered first. */
+export interface Order {
+    head_start?: { pointer: string; default?: string | null } | null;
+    /** With the step null, a key waits until no key with a higher priority is ready. */
+    priority?: { pointer: string; step?: Duration | null } | null;
+    initial_list?: string | null;
+    resync?: string | null;
+}
+
 export interface Follow {
     queue: string;
     view?: View | null;
@@ -397,6 +410,7 @@ export interface QueueSettings {
     prune: string[];
     version: string | null;
     debounce: Debounce | null;
+    order: Order | null;
     resync_period: Duration | null;
     max_delete_percent: number | null;
     max_deletes: number | null;

@@ -36,7 +36,13 @@ export interface DebounceOptions {
     max_wait?: Duration;
 }
 
-export interface AddOptions extends ProduceOptions, DebounceOptions {
+/** When the keys of a call are delivered, among others that are ready. */
+export interface OrderOptions {
+    /** How much earlier than they did the keys count as arrived, instead of the setting: 10m, or -10m for later. */
+    head_start?: string;
+}
+
+export interface AddOptions extends ProduceOptions, DebounceOptions, OrderOptions {
     delay?: Duration;
     /** The key of a single object that does not contain it. */
     key?: string;

@@ -46,6 +46,7 @@ import type {
     ItemsOptions,
     KnownOptions,
     ListOptions,
+    OrderOptions,
     PatchOptions,
     PopOptions,
     ProduceOptions,
@@ -145,32 +146,32 @@ export class Queue<T> {
 
     /** Queues an `Added` delta for each object. */
     add(objects: Objects<T>, options: AddOptions = {}): Promise<Produced> {
-        const { delay, debounce, max_wait, key } = options;
-        return this.#produce("add", { delay, debounce, max_wait, key }, options, objectsText(objects));
+        const { delay, debounce, max_wait, head_start, key } = options;
+        return this.#produce("add", { delay, debounce, max_wait, head_start, key }, options, objectsText(objects));
     }
 
     /** Mode keys: adds a key without an object. With `rate_limited` the key waits as after a failure, and the call counts as one. */
     addKey(key: string, options: Omit<AddOptions, "key"> & { rate_limited?: boolean } = {}): Promise<Produced> {
-        const { delay, debounce, max_wait, rate_limited } = options;
-        return this.#produce("add", { delay, debounce, max_wait, key, rate_limited }, options, undefined, rate_limited === true);
+        const { delay, debounce, max_wait, head_start, rate_limited } = options;
+        return this.#produce("add", { delay, debounce, max_wait, head_start, key, rate_limited }, options, undefined, rate_limited === true);
     }
 
     /** Queues an `Updated` delta for each object. */
     update(objects: Objects<T>, options: AddOptions = {}): Promise<Produced> {
-        const { delay, debounce, max_wait, key } = options;
-        return this.#produce("update", { delay, debounce, max_wait, key }, options, objectsText(objects));
+        const { delay, debounce, max_wait, head_start, key } = options;
+        return this.#produce("update", { delay, debounce, max_wait, head_start, key }, options, objectsText(objects));
     }
 
     /** Queues a `Deleted` delta for each object. */
-    delete(objects: Objects<T>, options: ProduceOptions & DebounceOptions = {}): Promise<Produced> {
-        const { debounce, max_wait } = options;
-        return this.#produce("delete", { debounce, max_wait }, options, objectsText(objects));
+    delete(objects: Objects<T>, options: ProduceOptions & DebounceOptions & OrderOptions = {}): Promise<Produced> {
+        const { debounce, max_wait, head_start } = options;
+        return this.#produce("delete", { debounce, max_wait, head_start }, options, objectsText(objects));
     }
 
     /** Queues a `Deleted` delta with the newest object of the key. */
-    deleteKey(key: string, options: ProduceOptions & DebounceOptions = {}): Promise<Produced> {
-        const { debounce, max_wait } = options;
-        return this.#produce("delete", { key, debounce, max_wait }, options);
+    deleteKey(key: string, options: ProduceOptions & DebounceOptions & OrderOptions = {}): Promise<Produced> {
+        const { debounce, max_wait, head_start } = options;
+        return this.#produce("delete", { key, debounce, max_wait, head_start }, options);
     }
 
     /**

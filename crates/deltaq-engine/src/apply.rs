@@ -5,6 +5,7 @@
 //! loaded again from its journal. In a replay it returns [`Misfit`], and the load fails with an error that names the
 //! row.
 
+mod order;
 mod settle;
 
 use std::fmt;
@@ -25,7 +26,7 @@ use super::key::Key;
 use super::known::{Known, set_known};
 use super::limits::FAILURE_EXPIRY_SECS;
 use super::remembered::RememberedVersions;
-use super::schedule::{EventId, Lease, Place};
+use super::schedule::{EventId, HeadStart, Lease, Place};
 use super::snapshot::{LastReplace, RememberedVersion};
 use super::state::State;
 use super::table::key_bytes;
@@ -179,7 +180,7 @@ impl State {
         Ok(applied)
     }
 
-    /// Updates the versions of the event's key in the views.
+    /// Updates the place of the event's key in the order of ready keys, and its versions in the views.
     fn track_views(
         &mut self,
         slot: Slot,
@@ -187,7 +188,13 @@ impl State {
         rv: Rv,
         applied: &mut Applied,
     ) -> Result<(), Reason> {
+        let rules = self.config.rules();
         let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
+        // Few keys have a head start.
+        if entry.schedule_state.may_move() {
+            let arrival = entry.arrival(rules);
+            self.schedule.take_turn(slot, &mut entry.schedule_state, arrival);
+        }
         if latest.is_some() != entry.version_in(View::Latest).is_some() {
             entry.latest_rv = rv;
         }
@@ -342,9 +349,12 @@ impl State {
     }
 
     fn apply_appended(&mut self, slot: Slot, appended: &Appended, id: EventId) -> Result<Applied, Reason> {
-        let Appended { key, delta, final_state_unknown, origin, provenance, due, object } = appended;
+        let Appended { key, delta, final_state_unknown, origin, provenance, due, head_start, object } =
+            appended;
         let (rules, cap) = (self.config.rules(), self.config.cap());
         let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
+        let waited = !entry.waiting.is_empty();
+        let joins = entry.schedule_state.may_join(*head_start);
         let mut delta = Delta {
             rv: id.rv,
             queued_at: id.at,
@@ -379,35 +389,29 @@ impl State {
             self.initial_pending += usize::from(pending.is_none());
         }
         let got_work = !waits_for_turn && self.queue_work(slot, key, due, id)?;
+        if joins {
+            self.join(slot, *head_start, waited, id)?;
+        }
         Ok(Applied { merged, got_work, ..Applied::default() })
     }
 
     fn apply_queued(&mut self, slot: Slot, queued: &Queued, id: EventId) -> Result<Applied, Reason> {
-        let Queued { key, due, rate_limited } = queued;
+        let Queued { key, due, rate_limited, head_start } = queued;
         let schedule_state = &mut self.table.at_mut(slot).ok_or(NO_ENTRY)?.schedule_state;
+        let waited = schedule_state.has_waiting_change();
+        let joins = schedule_state.may_join(*head_start);
         if *rate_limited && schedule_state.place == Place::Parked {
             schedule_state.failures = 0;
         }
         let failures = if *rate_limited { schedule_state.failures.saturating_add(1) } else { 0 };
         let got_work = self.queue_work(slot, key, due.as_ref(), id)?;
+        if joins {
+            self.join(slot, *head_start, waited, id)?;
+        }
         if *rate_limited {
             self.table.at_mut(slot).ok_or(NO_ENTRY)?.schedule_state.failures = failures;
         }
         Ok(Applied::work(got_work))
-    }
-
-    /// Gives a key work that may wait for a delay or a debounce window. Returns whether the key got work now.
-    fn queue_work(&mut self, slot: Slot, key: &Key, due: Option<&Due>, id: EventId) -> Result<bool, Reason> {
-        let schedule_state = &mut self.table.at_mut(slot).ok_or(NO_ENTRY)?.schedule_state;
-        match due {
-            None => return Ok(self.schedule.wake(slot, key, schedule_state, id)),
-            Some(Due::At(due)) => self.schedule.delay(slot, key, schedule_state, *due, id.rv),
-            Some(Due::Window(_)) if !schedule_state.may_be_debounced() => {
-                return Err("the key is ready, so no window delays it");
-            }
-            Some(Due::Window(window)) => self.schedule.debounce(slot, key, schedule_state, **window, id),
-        }
-        Ok(false)
     }
 
     fn apply_leased(&mut self, slot: Slot, leased: &Leased, id: EventId) -> Result<Applied, Reason> {
@@ -429,11 +433,15 @@ impl State {
             worker: worker.clone(),
             pop_id: pop_id.clone(),
             former,
+            head_start: schedule_state.head_start(),
             dropped_delay: None,
             new_change: entry.waiting.oldest().map(|next| next.queued_at),
             later_change: None,
         };
         self.schedule.lease(slot, schedule_state, lease, rules.delays_are_adds);
+        if !schedule_state.head_start().is_none() && !schedule_state.has_waiting_change() {
+            schedule_state.set_head_start(HeadStart::NONE);
+        }
         if let Some(pop_id) = pop_id {
             self.pops.add(pop_id, Token::new(id.rv));
         }
@@ -523,6 +531,7 @@ impl State {
         if entry.newest_object() != newest.as_ref() {
             entry.latest_rv = id.rv;
         }
+        let head_start = entry.schedule_state.head_start();
         self.schedule.drop_waiting(slot, key, &mut entry.schedule_state);
         let covered = entry.lease_covers(rules);
         if entry.initial_pending.is_some_and(|pending| covered.is_none_or(|rv| pending.get() > rv.get())) {
@@ -532,6 +541,7 @@ impl State {
         if entry.waiting.is_empty() {
             return Ok(Applied::default());
         }
+        entry.schedule_state.set_head_start(head_start);
         let (due, position) = (entry.next_due(rules, id.at), entry.position(rules, id));
         Ok(Applied::work(match due {
             Some(due) => {

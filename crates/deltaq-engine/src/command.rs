@@ -13,6 +13,7 @@ use super::key::{Key, KeySet};
 use super::known::Known;
 use super::object::Object;
 use super::object_version::ObjectVersion;
+use super::schedule::HeadStart;
 use super::table::Entry;
 use super::time::Time;
 use super::trace::Trace;
@@ -24,6 +25,7 @@ mod debounce;
 mod expected;
 mod follow;
 mod memory;
+mod order;
 mod produce;
 mod replace;
 mod resync;
@@ -56,6 +58,8 @@ pub struct Call {
     pub delay: Option<Duration>,
     /// How long the key must be quiet before it is delivered. Overrides the queue's setting.
     pub debounce: Option<Quiet>,
+    /// How much earlier the change counts as arrived. Overrides the queue's setting.
+    pub head_start: Option<HeadStart>,
     /// Whether the Delete was inferred, so that the object may be outdated.
     pub final_state_unknown: bool,
     /// Whether the call is `AddRateLimited`. Only in mode keys.
@@ -77,6 +81,7 @@ impl Call {
             source: None,
             delay,
             debounce: None,
+            head_start: None,
             final_state_unknown: false,
             rate_limited: false,
             trace: None,

@@ -1,6 +1,7 @@
 //! The settings of one queue, validated.
 
 mod document;
+mod order;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use deltaq_types::terms::DELAY_MAX;
 use deltaq_types::{Mode, RawObject, Retention};
 
 pub use self::document::Invalid;
+pub use self::order::{Order, OrderError, OrderValue};
 use super::delta::Cap;
 pub use super::follow::Follow;
 use super::index_settings::IndexSettings;
@@ -111,6 +113,8 @@ pub struct Config {
     pub rate_limiter: RateLimiter,
     /// Which changes wait for their key to be quiet; `None` for none.
     pub debounce: Option<Debounce>,
+    /// How ready keys are ordered; `None` for the order of their arrival.
+    pub order: Option<Order>,
     /// The interval at which all known objects are delivered again; `None` means never.
     pub resync_period: Option<Duration>,
     /// Maximum number of keys in the queue, including known keys.
@@ -188,6 +192,7 @@ impl Default for Config {
             max_failures: 20,
             rate_limiter: RateLimiter::default(),
             debounce: None,
+            order: None,
             resync_period: None,
             max_keys: 10_000_000,
             max_object_bytes: 1 << 20,

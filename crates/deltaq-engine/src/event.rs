@@ -36,7 +36,7 @@ use super::lives::LifeId;
 use super::object::Object;
 use super::object_version::ObjectVersion;
 use super::omit::is_default;
-use super::schedule::Window;
+use super::schedule::{HeadStart, Window};
 use super::settled::Outcome;
 use super::time::Time;
 use super::view::{Passage, View};
@@ -225,6 +225,9 @@ pub struct Appended {
     /// When the key may be delivered; `None` means at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub due: Option<Due>,
+    /// How much earlier the change counts as arrived.
+    #[serde(default, skip_serializing_if = "HeadStart::is_none")]
+    pub head_start: HeadStart,
     /// The object.
     pub object: Object,
 }
@@ -258,6 +261,9 @@ pub struct Queued {
     /// When the key may be delivered; `None` means at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub due: Option<Due>,
+    /// How much earlier the change counts as arrived.
+    #[serde(default, skip_serializing_if = "HeadStart::is_none")]
+    pub head_start: HeadStart,
     /// Whether the call counts as a failure (`AddRateLimited`).
     #[serde(default, skip_serializing_if = "is_default")]
     pub rate_limited: bool,

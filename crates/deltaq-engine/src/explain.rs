@@ -2,7 +2,7 @@
 
 use super::key::Key;
 use super::queue::Queue;
-use super::schedule::{Place, ScheduleState};
+use super::schedule::{HeadStart, Place, ScheduleState, Turn};
 use super::snapshot::KeyState;
 use super::time::Time;
 
@@ -31,6 +31,8 @@ pub struct Explanation {
     pub latest: Option<Time>,
     /// Whether the key waits for the end of its debounce window and not of anything else.
     pub is_debouncing: bool,
+    /// The head start of the changes that wait.
+    pub head_start: HeadStart,
     /// Whether a new change makes a parked key ready.
     pub wakes_parked_keys: bool,
 }
@@ -42,7 +44,7 @@ impl Queue {
         let entry = self.table().get(key.as_str());
         let before = entry.and_then(|entry| match entry.schedule_state.place {
             Place::Ready(position) => {
-                let before = self.schedule().ready().take_while(|(rv, _)| *rv < position.rv);
+                let before = self.ready_after(Turn::START).take_while(|(turn, _)| turn.rv != position.rv);
                 Some(before.take(AHEAD_MAX + 1).count())
             }
             _ => None,
@@ -63,6 +65,7 @@ impl Queue {
             due: due_after(window.map(|open| open.times.due())),
             latest: window.and_then(|open| due_after(Some(open.times.latest))),
             is_debouncing: window.is_some() && state.is_some_and(ScheduleState::is_debouncing),
+            head_start: state.map_or(HeadStart::NONE, ScheduleState::head_start),
             wakes_parked_keys: !rules.leases_oldest_delta,
         }
     }

@@ -60,13 +60,13 @@ impl State {
 
     /// The oldest unacknowledged change of all keys. Parked keys do not count.
     pub(super) fn oldest_change(&self) -> Option<EventId> {
-        // The ready queue is ordered by the event that made each key ready or, in mode events, by the oldest delta.
+        // The number of a ready key is that of the event that made it ready or, in mode events, of the oldest delta.
         // For a key outside `older_changes`, this event is its oldest change. If the first ready key is in
         // `older_changes`, its oldest change is older than its own position, and therefore older than all later
         // positions.
         let oldest = |slot| self.entry(slot).schedule_state.oldest_change();
         let older = self.schedule.oldest_older_change().and_then(oldest);
-        let ready = self.schedule.first().and_then(|(_, slot)| oldest(slot));
+        let ready = self.schedule.first_by_rv().and_then(|(_, slot)| oldest(slot));
         older.into_iter().chain(ready).min()
     }
 }

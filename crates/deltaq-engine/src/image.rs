@@ -2,6 +2,7 @@
 
 use super::id::Rv;
 use super::queue::Queue;
+use super::schedule::Turn;
 use super::snapshot::{KeyState, QueueState};
 
 /// The state of a queue that is a function of its events.
@@ -20,7 +21,7 @@ impl Queue {
         Image {
             queue: self.queue_state(),
             keys: self.state().entries_after(None).map(|(_, entry)| entry.state()).collect(),
-            ready: self.state().schedule.ready().map(|(rv, _)| rv).collect(),
+            ready: self.state().ready_after(Turn::START).map(|(turn, _)| turn.rv).collect(),
         }
     }
 }

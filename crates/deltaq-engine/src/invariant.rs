@@ -117,6 +117,7 @@ impl Queue {
             "has no failure expiry and is not in use",
         )?;
         rule(schedule_state.place != Place::Parked || !schedule_state.waits(), "is parked and waits")?;
+        check_turn(rules, entry)?;
         rule(schedule_state.keeps_window(), "has a window that is not where it must wait")?;
         rule(schedule_state.window().is_none() || !rules.keeps_every_delta, "has a window in mode events")?;
         rule(
@@ -167,6 +168,16 @@ impl Queue {
         }
         check_deltas(rules, entry)
     }
+}
+
+/// Checks the head start of the key, and its place in the order of ready keys.
+fn check_turn(rules: ModeRules, entry: &Entry) -> Result<(), &'static str> {
+    let state = &entry.schedule_state;
+    if !state.head_start().is_none() && !state.has_waiting_change() {
+        return Err("has a head start, but no change waits");
+    }
+    let turn = if state.may_move() { state.turn_of(entry.arrival(rules)) } else { None };
+    if turn == state.turn() { Ok(()) } else { Err("has another turn than its head start gives it") }
 }
 
 fn check_deltas(rules: ModeRules, entry: &Entry) -> Result<(), &'static str> {
@@ -237,6 +248,7 @@ fn count(entry: &Entry, sizes: &mut IndexSizes) {
     sizes.idle_delayed += usize::from(schedule_state.is_delayed());
     match &schedule_state.place {
         Place::Idle => {}
+        Place::Ready(_) if schedule_state.turn().is_some() => sizes.ranked += 1,
         Place::Ready(_) => sizes.ready += 1,
         Place::Parked => sizes.parked += 1,
         Place::Leased(lease) => {

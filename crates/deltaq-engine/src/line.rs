@@ -117,6 +117,20 @@ impl<K: Ord + Copy, V: Copy> Line<K, V> {
             .skip(skipped)
     }
 
+    /// The entries from the first one for which `is_wanted` holds. It must hold for all entries after that one.
+    pub(crate) fn starting_at(&self, is_wanted: impl Fn(&(K, V)) -> bool) -> impl Iterator<Item = (K, V)> {
+        let is_over = |chunk: &Chunk<K, V>| chunk.entries.back().is_none_or(|last| !is_wanted(last));
+        let index = self.chunks.partition_point(is_over);
+        let chunk = self.chunks.get(index);
+        let skipped = chunk.map(|chunk| chunk.entries.partition_point(|entry| !is_wanted(entry)));
+        let skipped = skipped.unwrap_or_default();
+        self.chunks
+            .range(index.min(self.chunks.len())..)
+            .flat_map(|chunk| &chunk.entries)
+            .copied()
+            .skip(skipped)
+    }
+
     /// All entries, in the order of keys.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (K, V)> {
         self.from(Bound::Unbounded)

@@ -14,7 +14,7 @@ use super::indexes::Indexes;
 use super::initial::InitialList;
 use super::job::ReplaceJob;
 use super::lives::{LifeId, Lives};
-use super::schedule::Schedule;
+use super::schedule::{Schedule, Turn};
 use super::settled::Outcome;
 use super::snapshot::{CheckpointChunk, LastReplace, QueueState};
 use super::sources::SourceState;
@@ -156,6 +156,11 @@ impl Queue {
     #[must_use]
     pub fn lives(&self) -> &Lives {
         &self.state.lives
+    }
+
+    /// Ready keys after this turn, in the order of delivery.
+    pub fn ready_after(&self, after: Turn) -> impl Iterator<Item = (Turn, Slot)> {
+        self.state.ready_after(after)
     }
 
     /// When the newest event happened, or the queue was created.

@@ -72,7 +72,7 @@ impl Restore {
             from.schedule_state.complete_oldest_change(oldest.rv);
         }
         from.schedule_state.restore_window();
-        let entry = Entry {
+        let mut entry = Entry {
             key: from.key,
             waiting: from.waiting.into(),
             leased: from.leased.into(),
@@ -82,6 +82,10 @@ impl Restore {
             changed: from.rv,
             latest_rv: from.latest_rv,
         };
+        if entry.schedule_state.may_move() {
+            let arrival = entry.arrival(self.state.config.rules());
+            entry.schedule_state.restore_turn(arrival);
+        }
         self.state.table.put(slot, entry);
         self.checkpoints.note_entry(slot);
         true

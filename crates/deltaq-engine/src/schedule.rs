@@ -4,7 +4,7 @@
 //! parked keys. It has no access to deltas or objects: the caller passes in whether deltas wait for a key.
 //!
 //! Invariants, for the [`ScheduleState`]s of all keys:
-//! - a key is in `ready` iff its place is `Ready`, in `leases` and `tokens` iff `Leased`, in `parked` iff `Parked`;
+//! - a key is in `ready` iff its place is `Ready` and it has no head start, in `ranked` iff it is ready and has one, in `leases` and `tokens` iff `Leased`, in `parked` iff `Parked`;
 //! - a key is in `windows` iff it is idle and has a debounce window; a parked key has neither a window nor a delay;
 //! - every other key is in `delayed` iff it has a delay or a backoff;
 //! - a key is in `failure_expiries` iff its `failure_expiry` is set; such a key is idle and does not wait;
@@ -22,10 +22,13 @@ use super::key::Key;
 use super::line::Line;
 use super::time::Time;
 
+mod order;
 mod rebuild;
 mod state;
 mod window;
 
+use order::Ranked;
+pub use order::{HeadStart, Turn};
 pub(super) use rebuild::Rebuild;
 pub use state::{Backoff, Delay, Lease, NotBefore, Place, ReadyPosition, ScheduleState};
 use window::Timer;
@@ -35,6 +38,8 @@ pub use window::{OpenWindow, Window};
 #[derive(Debug, Default)]
 pub struct Schedule {
     ready: Line<Rv, Slot>,
+    /// Invariant: `None` if no ready key has a head start.
+    ranked: Option<Box<Ranked>>,
     delayed: Line<(Time, Rv, Slot), ()>,
     windows: Line<(Time, Rv, Slot), ()>,
     leases: Line<(Time, Token, Slot), ()>,
@@ -79,22 +84,6 @@ impl From<StoredEventId> for EventId {
 }
 
 impl Schedule {
-    /// Ready keys, first to last.
-    pub fn ready(&self) -> impl Iterator<Item = (Rv, Slot)> {
-        self.ready.iter()
-    }
-
-    /// The first ready key.
-    #[must_use]
-    pub fn first(&self) -> Option<(Rv, Slot)> {
-        self.ready.first()
-    }
-
-    /// Ready keys after the position `after`.
-    pub fn ready_after(&self, after: Rv) -> impl Iterator<Item = (Rv, Slot)> {
-        self.ready.from(Bound::Excluded(after))
-    }
-
     /// Keys with a delay or backoff later than `after` and without a window, by due time. These may include leased keys.
     pub fn delayed_after(&self, after: (Time, Rv)) -> impl Iterator<Item = (Time, Rv, Slot)> {
         self.delayed.from(Bound::Excluded((after.0, after.1, Slot::MAX))).map(|(at, ())| at)
@@ -181,7 +170,7 @@ impl Schedule {
     /// Number of ready keys.
     #[must_use]
     pub fn ready_len(&self) -> usize {
-        self.ready.len()
+        self.ready.len() + self.ranked_len()
     }
 
     /// Number of idle keys that wait for a delay, a backoff or a window.
@@ -210,13 +199,14 @@ impl Schedule {
     /// client-go's depth: ready keys, and leased keys that become ready when they are settled.
     #[must_use]
     pub fn depth(&self) -> usize {
-        self.ready.len() + self.leased_with_changes
+        self.ready_len() + self.leased_with_changes
     }
 
     /// The size of each index, for the invariants.
     pub(super) fn index_sizes(&self) -> IndexSizes {
         IndexSizes {
             ready: self.ready.len(),
+            ranked: self.ranked_len(),
             delayed: self.delayed.len(),
             windows: self.windows.len(),
             leases: self.leases.len(),
@@ -233,7 +223,7 @@ impl Schedule {
     pub(super) fn holds(&self, slot: Slot, key: &Key, state: &ScheduleState) -> bool {
         let in_place = match &state.place {
             Place::Idle => true,
-            Place::Ready(position) => self.ready.get(position.rv) == Some(slot),
+            Place::Ready(position) => self.has_in_order(slot, state, position.rv),
             Place::Leased(lease) => {
                 self.leases.get((lease.deadline, lease.token, slot)).is_some()
                     && self.leased_at(lease.token) == Some(slot)
@@ -435,6 +425,7 @@ impl Schedule {
             }
             Place::Idle => {}
         }
+        state.set_head_start(HeadStart::NONE);
         if state.place == Place::Idle {
             state.failures = 0;
             state.attempt = 0;
@@ -506,7 +497,7 @@ impl Schedule {
 
     fn leave_ready(&mut self, slot: Slot, state: &mut ScheduleState) {
         if let Place::Ready(position) = state.place {
-            self.ready.remove(position.rv);
+            self.leave_order(state, position.rv);
             self.set_place(slot, state, Place::Idle);
         }
     }
@@ -549,6 +540,7 @@ impl Schedule {
         }
     }
 
+    #[inline]
     fn set_place(&mut self, slot: Slot, state: &mut ScheduleState, place: Place) -> Place {
         self.update(slot, state, |state| std::mem::replace(&mut state.place, place))
     }
@@ -558,6 +550,7 @@ impl Schedule {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct IndexSizes {
     pub(super) ready: usize,
+    pub(super) ranked: usize,
     pub(super) delayed: usize,
     pub(super) windows: usize,
     pub(super) leases: usize,

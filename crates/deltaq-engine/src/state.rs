@@ -12,7 +12,7 @@ use super::lives::{LifeId, Lives};
 use super::pops::Pops;
 use super::rate_limit::BucketLevel;
 use super::remembered::RememberedVersions;
-use super::schedule::{Place, Schedule};
+use super::schedule::{HeadStart, Place, Schedule, Turn};
 use super::settled::SettledLeases;
 use super::snapshot::{LastReplace, QueueState, SourceHistory, SourceRecord};
 use super::sources::Sources;
@@ -224,9 +224,35 @@ impl State {
             && entry.schedule_state.attempt == 0
     }
 
-    /// When the first ready key became ready.
+    /// The ready key that is delivered next.
+    pub(super) fn first_ready(&self) -> Option<Slot> {
+        let plain = self.schedule.first_plain();
+        let Some((turn, ranked)) = self.schedule.first_ranked() else { return plain.map(|(_, slot)| slot) };
+        let passes = plain.is_none_or(|(rv, slot)| turn < self.plain_turn(rv, slot));
+        Some(plain.filter(|_| !passes).map_or(ranked, |(_, slot)| slot))
+    }
+
+    /// Ready keys after this turn, in the order of delivery.
+    pub(super) fn ready_after(&self, after: Turn) -> impl Iterator<Item = (Turn, Slot)> {
+        let turn = |slot| self.plain_turn(self.entry(slot).ready_position().rv, slot);
+        let plain = self.schedule.plain_from(move |slot| turn(slot) <= after);
+        let mut plain = plain.map(|(rv, slot)| (self.plain_turn(rv, slot), slot)).peekable();
+        let mut ranked = self.schedule.ranked_after(after).peekable();
+        std::iter::from_fn(move || match (plain.peek(), ranked.peek()) {
+            (Some(next), Some(passing)) if passing.0 < next.0 => ranked.next(),
+            (Some(_), _) => plain.next(),
+            (None, _) => ranked.next(),
+        })
+    }
+
+    /// The turn of a ready key without a head start.
+    fn plain_turn(&self, rv: Rv, slot: Slot) -> Turn {
+        Turn::new(self.entry(slot).arrival(self.config.rules()), HeadStart::NONE, rv)
+    }
+
+    /// When the ready key with the smallest number became ready.
     pub(super) fn oldest_ready(&self) -> Option<Time> {
-        let (_, slot) = self.schedule.first()?;
+        let (_, slot) = self.schedule.first_by_rv()?;
         match self.entry(slot).schedule_state.place {
             Place::Ready(position) => Some(position.since),
             _ => None,

@@ -411,6 +411,7 @@ mod tests {
             source: None,
             delay: None,
             debounce: None,
+            head_start: None,
             final_state_unknown: false,
             rate_limited: false,
             trace: None,

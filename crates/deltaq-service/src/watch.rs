@@ -466,6 +466,7 @@ mod tests {
     use deltaq_engine::delta::Provenance;
     use deltaq_engine::event::{Origin, ViewChanges};
     use deltaq_engine::object::Object;
+    use deltaq_engine::schedule::HeadStart;
     use deltaq_engine::time::Time;
     use deltaq_journal::record::{SHARED_BYTES_MIN, journal_rows};
     use deltaq_journal::store::{Epoch, QueueId};
@@ -496,6 +497,7 @@ mod tests {
             origin: Origin::Call,
             provenance: Provenance::new(None, None, None),
             due: None,
+            head_start: HeadStart::NONE,
             object,
         });
         let (before, rv, at) = (Rv::new(rv - 1), Rv::new(rv), Time::from_micros(rv));

@@ -244,6 +244,69 @@ impl<'de> Deserialize<'de> for DurationText {
     }
 }
 
+/// A duration that may be negative: a duration with an optional minus sign, such as `-10m`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct SignedDuration {
+    us: i64,
+}
+
+impl SignedDuration {
+    /// Creates a duration from whole microseconds.
+    #[must_use]
+    pub const fn from_us(us: i64) -> Self {
+        Self { us }
+    }
+
+    /// The microseconds of the duration.
+    #[must_use]
+    pub const fn as_us(self) -> i64 {
+        self.us
+    }
+}
+
+impl FromStr for SignedDuration {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let (length, sign) = text.strip_prefix('-').map_or((text, 1), |length| (length, -1));
+        let us = i64::try_from(parse_us(length)?);
+        us.map(|us| Self { us: us * sign }).map_err(|_| Error::Overflow { text: text.to_owned() })
+    }
+}
+
+impl fmt::Display for SignedDuration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.us < 0 { "-" } else { "" })?;
+        f.write_str(&format_us(self.us.unsigned_abs()))
+    }
+}
+
+impl Serialize for SignedDuration {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for SignedDuration {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+
+        impl de::Visitor<'_> for Visitor {
+            type Value = SignedDuration;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a duration such as \"10m\" or \"-10m\"")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<SignedDuration, E> {
+                text.parse().map_err(E::custom)
+            }
+        }
+
+        deserializer.deserialize_str(Visitor)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -311,6 +374,17 @@ mod tests {
             ("99999999999999999999999d", Error::Overflow { text: text("99999999999999999999999d") }),
         ] {
             assert_eq!(parse_us(given), Err(error), "{given:?}");
+        }
+    }
+
+    #[test]
+    fn a_signed_duration_is_read_as_it_is_written() {
+        for (text, us) in [("0s", 0), ("10m", 600_000_000), ("-10m", -600_000_000), ("-1500us", -1_500)] {
+            let duration: SignedDuration = text.parse().expect("a duration");
+            assert_eq!((duration.as_us(), duration.to_string().as_str()), (us, text));
+        }
+        for text in ["", "-", "--1s", "+1s", "- 1s", "9223372036854775808us"] {
+            assert!(text.parse::<SignedDuration>().is_err(), "{text}");
         }
     }
 

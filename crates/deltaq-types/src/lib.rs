@@ -43,6 +43,7 @@ pub use self::consume::{
     SettleCall, SettledDocument, SettledList,
 };
 pub use self::difference::{DiffOperation, Difference};
+pub use self::duration::SignedDuration;
 pub use self::history::EventDocument;
 pub use self::kinds::Members;
 pub use self::page::Page;
@@ -64,8 +65,9 @@ pub use self::server::{
     Info, InfoCaller, InfoGrant, InfoLimits, InfoNode, InfoStore, NodeDocument, NodeList,
 };
 pub use self::settings::{
-    Bucket, Debounce, DebouncedDeletes, DetailedKeyPart, DiffSettings, Follow, FollowedView, ItemExponential,
-    ItemFastSlow, KeyPart, Mode, QueueSettings, RateLimiter, Retention,
+    Bucket, Debounce, DebouncedDeletes, DetailedKeyPart, DiffSettings, Follow, FollowedView, HeadStartOrder,
+    ItemExponential, ItemFastSlow, KeyPart, Mode, Order, PriorityOrder, QueueSettings, RateLimiter,
+    Retention,
 };
 pub use self::timestamp::{LAST_US, Timestamp};
 pub use self::watch::WatchRow;

@@ -129,6 +129,10 @@ pub struct DeltaCall<'a> {
     #[serde(default, deserialize_with = "strict::duration_text", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<terms::Delay>)]
     pub debounce: Option<String>,
+    /// How much earlier than it did the delta counts as arrived, from -7d to 7d, instead of the setting `order`.
+    #[serde(default, deserialize_with = "strict::optional_text", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<terms::HeadStart>)]
+    pub head_start: Option<String>,
     /// Only with `debounce`: the longest wait of the delta, at least `debounce`; default 10 times `debounce`, at most 366d.
     #[serde(default, deserialize_with = "strict::duration_text", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<terms::Delay>)]

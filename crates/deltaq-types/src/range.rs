@@ -14,7 +14,7 @@ use serde::de::{self, Deserializer, MapAccess, Unexpected, Visitor};
 use serde::{Deserialize, Serializer};
 use serde_json::Value;
 
-use crate::duration::{self, DurationText};
+use crate::duration::{self, DurationText, SignedDuration};
 use crate::raw::RAW_TEXT;
 
 /// Microseconds.
@@ -31,6 +31,8 @@ pub const HOURS_12: u64 = 12 * HOUR;
 pub const DAYS_366: u64 = 366 * DAY;
 /// A day.
 pub const DAY: u64 = 24 * HOUR;
+/// The longest head start, in either direction.
+pub const HEAD_START_MAX: u64 = 7 * DAY;
 /// A hundred years: no limit in practice.
 pub const CENTURY: u64 = 36_500 * DAY;
 /// The largest whole number of TOML.
@@ -290,6 +292,29 @@ impl<'de, const MIN_US: u64, const MAX_US: u64> Deserialize<'de> for Span<MIN_US
             us.map(|us| Self(DurationText::from_us(us)))
         })
     }
+}
+
+/// A head start.
+pub fn head_start<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SignedDuration, D::Error> {
+    text(deserializer, "a duration from -7d to 7d, such as \"10m\" or \"-10m\"", |text| {
+        let duration = text.parse::<SignedDuration>().ok();
+        duration.filter(|duration| is_allowed(duration.as_us().unsigned_abs() <= HEAD_START_MAX))
+    })
+}
+
+/// Like [`head_start`], for a value that may be absent.
+pub fn optional_head_start<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<SignedDuration>, D::Error> {
+    struct HeadStart(SignedDuration);
+
+    impl<'de> Deserialize<'de> for HeadStart {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            head_start(deserializer).map(Self)
+        }
+    }
+
+    Ok(Option::<HeadStart>::deserialize(deserializer)?.map(|head_start| head_start.0))
 }
 
 /// An address to listen on.

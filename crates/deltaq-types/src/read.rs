@@ -217,6 +217,12 @@ pub struct ExplainDocument {
     /// The error of the last failure.
     #[schema(required = true)]
     pub last_error: Option<String>,
+    /// How much earlier than it did the key counts as arrived, in milliseconds; null without a head start. Inside its class, if it has one.
+    #[schema(required = true)]
+    pub head_start_ms: Option<i64>,
+    /// The strict class of the key: its priority, if the setting `order.priority.step` is null.
+    #[schema(required = true)]
+    pub priority: Option<i64>,
     /// For a ready key: the number of keys that are delivered before it, at most 5,000.
     #[schema(required = true)]
     pub ahead: Option<u64>,

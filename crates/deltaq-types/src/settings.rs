@@ -11,11 +11,11 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::RawObject;
-use super::duration::DurationText;
+use super::duration::{DurationText, SignedDuration};
 use super::name::Name;
-use super::range::{self, CENTURY, DAYS_366, HOURS_12, SEC, U32_MAX, US, WHOLE_MAX};
+use super::range::{self, CENTURY, DAYS_366, HOUR, HOURS_12, SEC, U32_MAX, US, WHOLE_MAX};
 use super::strict::flag;
-use super::terms::{JsonPointer, KEY_BYTES_MAX, KEY_POINTERS_MAX, Span};
+use super::terms::{HeadStart, JsonPointer, KEY_BYTES_MAX, KEY_POINTERS_MAX, Span};
 
 /// The settings of a queue. A reply has all members, null where a setting is not set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -51,6 +51,10 @@ pub struct QueueSettings {
     #[serde(default, deserialize_with = "range::optional_table")]
     #[schema(required = true)]
     pub debounce: Option<Debounce>,
+    /// The order of ready keys; null for the order in which they became ready.
+    #[serde(default, deserialize_with = "range::optional_table")]
+    #[schema(required = true)]
+    pub order: Option<Order>,
     /// The interval at which all known objects are delivered again, at least 1s; null for never.
     #[serde(default, deserialize_with = "range::optional_span::<SEC, CENTURY, _>")]
     #[schema(required = true, value_type = Option<Span>)]
@@ -249,6 +253,51 @@ pub enum DebouncedDeletes {
     Now,
 }
 
+/// Which ready key is delivered first: the one with the earliest arrival minus its head start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Order {
+    /// The objects have their head start; null if they have none.
+    #[serde(default, deserialize_with = "range::optional_table")]
+    #[schema(required = true)]
+    pub head_start: Option<HeadStartOrder>,
+    /// The objects have a priority; null if they have none. Not together with `head_start`.
+    #[serde(default, deserialize_with = "range::optional_table")]
+    #[schema(required = true)]
+    pub priority: Option<PriorityOrder>,
+    /// The head start of the objects of the initial list, from -7d to 7d; null for that of each object.
+    #[serde(default, deserialize_with = "range::optional_head_start")]
+    #[schema(required = true, value_type = Option<HeadStart>)]
+    pub initial_list: Option<SignedDuration>,
+    /// The head start of a Resync, from -7d to 7d; null for that of each object.
+    #[serde(default, deserialize_with = "range::optional_head_start")]
+    #[schema(required = true, value_type = Option<HeadStart>)]
+    pub resync: Option<SignedDuration>,
+}
+
+/// Where an object has its head start: how much earlier than it did it counts as arrived.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct HeadStartOrder {
+    /// The JSON pointer to a duration from -7d to 7d.
+    #[schema(value_type = JsonPointer, examples("/urgent_for"))]
+    pub pointer: String,
+    /// The head start of an object without one.
+    #[serde(default, deserialize_with = "range::head_start")]
+    #[schema(required = true, value_type = HeadStart)]
+    pub default: SignedDuration,
+}
+
+/// Where an object has its priority.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PriorityOrder {
+    /// The JSON pointer to a whole number from -100 to 100; an object without one has 0.
+    #[schema(value_type = JsonPointer, examples("/priority"))]
+    pub pointer: String,
+    /// The head start for each unit of the priority, at most 1h; null if a key waits until no key with a higher priority is ready.
+    #[serde(default, deserialize_with = "range::optional_span::<1, HOUR, _>")]
+    #[schema(required = true, value_type = Option<Span>)]
+    pub step: Option<DurationText>,
+}
+
 /// A token bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Bucket {
@@ -350,6 +399,15 @@ impl QueueSettings {
         "debounce.max_wait",
         "debounce.deletes",
         "debounce.lists",
+        "order",
+        "order.head_start",
+        "order.head_start.pointer",
+        "order.head_start.default",
+        "order.priority",
+        "order.priority.pointer",
+        "order.priority.step",
+        "order.initial_list",
+        "order.resync",
         "resync_period",
         "max_keys",
         "max_object_bytes",

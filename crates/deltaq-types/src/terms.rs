@@ -21,6 +21,8 @@ pub const LABEL_BYTES_MAX: usize = 256;
 pub const INDEX_NAME_BYTES_MAX: usize = 64;
 /// Maximum length of the error of a nack or reject, in bytes.
 pub const ERROR_BYTES_MAX: usize = 4_096;
+/// Maximum priority of an object, and of a low one below 0.
+pub const PRIORITY_MAX: i64 = 100;
 /// Maximum delay of a produce call or a nack.
 pub const DELAY_MAX: Duration = Duration::from_hours(366 * 24);
 
@@ -65,6 +67,8 @@ terms! {
     LeaseLength = duration("duration-lease");
     /// How long a key waits, a duration: numbers with one of ns, us, ms, s, m, h, d, such as 30s, 1m30s or 1.5s. At most 366d.
     Delay = duration("duration-delay");
+    /// How much earlier than it did a change counts as arrived, a duration with an optional minus sign: 10m or -10m. From -7d to 7d.
+    HeadStart = duration("duration-head-start");
     /// The error of a failure.
     ErrorText = text().max_length(Some(ERROR_BYTES_MAX));
     /// A number of keys or objects, or a sequence number.

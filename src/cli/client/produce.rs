@@ -81,6 +81,9 @@ pub struct Add {
     /// The longest wait of a debounced change [default: 10 times --debounce].
     #[arg(long, value_name = "DURATION", requires = "debounce")]
     pub max_wait: Option<String>,
+    /// How much earlier the keys count as arrived, such as 10m, or -10m for later [default: the setting].
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    pub head_start: Option<String>,
     /// Mode keys: the keys wait as after a failure, and this call counts as one (AddRateLimited).
     #[arg(long, conflicts_with_all = ["if_version", "if_absent"])]
     pub rate_limited: bool,
@@ -115,6 +118,9 @@ pub struct Update {
     /// The longest wait of a debounced change [default: 10 times --debounce].
     #[arg(long, value_name = "DURATION", requires = "debounce")]
     pub max_wait: Option<String>,
+    /// How much earlier the keys count as arrived, such as 10m, or -10m for later [default: the setting].
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    pub head_start: Option<String>,
     /// What the call expects of the key.
     #[command(flatten)]
     pub expected: Expectation,
@@ -143,6 +149,9 @@ pub struct Delete {
     /// The longest wait of a debounced change [default: 10 times --debounce].
     #[arg(long, value_name = "DURATION", requires = "debounce")]
     pub max_wait: Option<String>,
+    /// How much earlier the keys count as arrived, such as 10m, or -10m for later [default: the setting].
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    pub head_start: Option<String>,
     /// What the call expects of the key.
     #[command(flatten)]
     pub expected: Expectation,
@@ -215,6 +224,7 @@ impl Execute for Add {
             ("delay", self.delay.clone()),
             ("debounce", self.debounce.clone()),
             ("max_wait", self.max_wait.clone()),
+            ("head_start", self.head_start.clone()),
             ("rate_limited", rate_limited),
         ];
         let calls =
@@ -236,6 +246,7 @@ impl Execute for Update {
             ("delay", self.delay.clone()),
             ("debounce", self.debounce.clone()),
             ("max_wait", self.max_wait.clone()),
+            ("head_start", self.head_start.clone()),
         ];
         let calls =
             Batches { session, operation: "update", queue: &self.queue, parameters, sequence: self.sequence };
@@ -255,6 +266,7 @@ impl Execute for Delete {
             ("source", self.source.clone()),
             ("debounce", self.debounce.clone()),
             ("max_wait", self.max_wait.clone()),
+            ("head_start", self.head_start.clone()),
         ];
         let calls =
             Batches { session, operation: "delete", queue: &self.queue, parameters, sequence: self.sequence };
@@ -369,6 +381,7 @@ impl Batches<'_> {
             delay: option("delay"),
             debounce: option("debounce"),
             max_wait: option("max_wait"),
+            head_start: option("head_start"),
             final_state_unknown: false,
             expected_version: Some(version),
         };

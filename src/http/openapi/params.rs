@@ -5,8 +5,8 @@ use utoipa::openapi::{Ref, Required};
 use utoipa::{IntoParams, ToSchema};
 
 use super::schemas::{
-    Continue, Count, Delay, Duplicates, EntityTags, ErrorText, Fields, Flag, IndexName, IndexText, Key,
-    Label, LastEventId, LeaseLength, ObjectFields, PageLimit, Percent, PopMax, Prefix, ProblemName,
+    Continue, Count, Delay, Duplicates, EntityTags, ErrorText, Fields, Flag, HeadStart, IndexName, IndexText,
+    Key, Label, LastEventId, LeaseLength, ObjectFields, PageLimit, Percent, PopMax, Prefix, ProblemName,
     QueueFields, QueueName, ShardName, States, Traceparent, Version, VersionOrNow, ViewName, Wait, WaitFor,
     With, WithDiff,
 };
@@ -67,6 +67,7 @@ parameters! {
         "delay" Delay "Time until the objects become ready.";
         "debounce" Delay "The time that the keys must be quiet before they are delivered, instead of the setting; 0s for none.";
         "max_wait" Delay "Only with debounce: the longest wait of the objects, at least debounce; default 10 times debounce.";
+        "head_start" HeadStart "How much earlier than they did the objects count as arrived, instead of the setting order.";
         "key" Key "The key of a single object that does not contain it. In mode keys the body may then be empty.";
         "rate_limited" Flag "Only in mode keys, and without delay: the keys wait as after a failure, and the call counts as one (AddRateLimited).";
         "must_exist" Flag "Refuse the call with 404 `queue-not-found` if the queue does not exist, instead of creating it.";
@@ -77,6 +78,7 @@ parameters! {
         "delay" Delay "Time until the objects become ready.";
         "debounce" Delay "The time that the keys must be quiet before they are delivered, instead of the setting; 0s for none.";
         "max_wait" Delay "Only with debounce: the longest wait of the objects, at least debounce; default 10 times debounce.";
+        "head_start" HeadStart "How much earlier than they did the objects count as arrived, instead of the setting order.";
         "key" Key "The key of a single object that does not contain it.";
         "must_exist" Flag "Refuse the call with 404 `queue-not-found` if the queue does not exist, instead of creating it.";
     }
@@ -85,6 +87,7 @@ parameters! {
         "sequence" Count "With source: the sequence number of the call. If it is not larger than the last number of the source, the call changes nothing.";
         "debounce" Delay "The time that the keys must be quiet before they are delivered, instead of the setting; 0s for none.";
         "max_wait" Delay "Only with debounce: the longest wait of the deletions, at least debounce; default 10 times debounce.";
+        "head_start" HeadStart "How much earlier than they did the deletions count as arrived, instead of the setting order.";
         "key" Key "The key of a single object that does not contain it. The body may then be empty.";
         "must_exist" Flag "Refuse the call with 404 `queue-not-found` if the queue does not exist, instead of creating it.";
     }

@@ -7,7 +7,7 @@ use deltaq_engine::view::View;
 use deltaq_types::{ItemDocument, ObjectDocument, QueueDocument};
 
 pub(in crate::http) use deltaq_types::terms::{
-    Count, Delay, ErrorText, IndexName, Key, Label, LeaseLength, Wait,
+    Count, Delay, ErrorText, HeadStart, IndexName, Key, Label, LeaseLength, Wait,
 };
 use serde_json::{Map, Value, json};
 use utoipa::openapi::RefOr;

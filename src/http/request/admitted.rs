@@ -202,12 +202,16 @@ impl<'c> Reader<'c> {
         if bytes > limit { Err(Refusal::ObjectTooLarge { limit, bytes, index }.into()) } else { Ok(()) }
     }
 
-    /// The version of an object after admission, if the queue has the setting `version`. The object of a Delete may lack it.
+    /// The version of an object after admission, if the queue has the setting `version`. The object of a Delete may lack it. Also
+    /// checks the value at the pointer of the setting `order`.
     pub(in crate::http) fn version(
         &self,
         object: &Object,
         object_use: ObjectUse,
     ) -> Result<Option<ObjectVersion>, Problem> {
+        if let Some(order) = &self.config.order {
+            order.read(object)?;
+        }
         let Some(pointer) = &self.config.version else { return Ok(None) };
         match ObjectVersion::read(pointer, object) {
             Err(VersionError::Missing { .. }) if object_use == ObjectUse::Deleted => Ok(None),

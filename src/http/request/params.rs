@@ -137,9 +137,9 @@ impl Params {
 /// A wrong value. The reader of the value adds its position.
 #[derive(Debug)]
 pub(in crate::http) struct Wrong {
-    why: String,
+    pub(super) why: String,
     /// The exceeded limit: the name and the value of a field of the problem.
-    limit: Option<(&'static str, u64)>,
+    pub(super) limit: Option<(&'static str, u64)>,
 }
 
 impl Wrong {

@@ -77,10 +77,11 @@ fn read_states(text: Option<&str>) -> Result<Vec<ListedState>, Problem> {
 
 /// The `continue` token of an item's position, in a page of the version `newest`.
 fn encode(handle: &Handle, newest: Rv, position: &ItemPosition) -> String {
-    let ItemPosition { state, at, rv, key } = position;
+    let ItemPosition { state, at, arrival, rv, key } = position;
+    let at = if *state == ListedState::Ready { arrival.to_string() } else { at.as_micros().to_string() };
     let state = ListedState::ALL.iter().position(|other| other == state).unwrap_or_default();
     let key = key.as_ref().map_or("", Key::as_str);
-    let text = format!("{state}:{}:{rv}:{key}", at.as_micros());
+    let text = format!("{state}:{at}:{rv}:{key}");
     cursor::encode(List::Items, &handle.lives(), newest, &text)
 }
 
@@ -88,17 +89,18 @@ fn encode(handle: &Handle, newest: Rv, position: &ItemPosition) -> String {
 fn decode(handle: &Handle, text: &str) -> Result<ItemPosition, Problem> {
     let position = cursor::decode(List::Items, &handle.lives(), text)?;
     let mut parts = position.splitn(4, ':');
-    let mut number = || parts.next().and_then(|part| part.parse::<u64>().ok());
-    let (state, at, rv) = (number(), number(), number());
-    let state = state.and_then(|state| ListedState::ALL.get(usize::try_from(state).ok()?).copied());
-    let key = parts.next();
-    let position = state.zip(at).zip(rv).zip(key).map(|(((state, at), rv), key)| ItemPosition {
-        state,
-        at: Time::from_micros(at),
-        rv: Rv::new(rv),
-        key: Key::new(key).ok(),
-    });
-    position.ok_or_else(cursor::of_another_list)
+    let mut read = || {
+        let state = ListedState::ALL.get(parts.next()?.parse::<usize>().ok()?).copied()?;
+        let mut position = ItemPosition::start(state);
+        match (state, parts.next()?) {
+            (ListedState::Ready, arrival) => position.arrival = arrival.parse().ok()?,
+            (_, at) => position.at = Time::from_micros(at.parse().ok()?),
+        }
+        position.rv = Rv::new(parts.next()?.parse().ok()?);
+        position.key = Key::new(parts.next()?).ok();
+        Some(position)
+    };
+    read().ok_or_else(cursor::of_another_list)
 }
 
 async fn item_page(

@@ -38,13 +38,13 @@ use crate::http::request::body::Account;
 use crate::http::request::call::QueueCall;
 use crate::http::request::conditional::Conditions;
 use crate::http::request::context::RequestContext;
-use crate::http::request::debounce::{of_call, of_entry};
 use crate::http::request::documents::{Document, documents};
 use crate::http::request::invalid::InvalidKey;
 use crate::http::request::params::{Params, check_name, read_duration, wrong};
 use crate::http::request::received::{BatchLimit, ReceivedObject, empty_body, objects};
 use crate::http::request::replace_list::{read_keys_again, read_list};
 use crate::http::request::seed::read_seeds;
+use crate::http::request::{debounce, order};
 use crate::http::wire;
 
 /// Add objects: the object itself, a JSON array, or NDJSON; all or none.
@@ -112,14 +112,14 @@ async fn produced(call: QueueCall, conditions: Conditions, kind: DeltaKind) -> R
     let source = permitted_source(&params, &context, &name)?;
     let sequence = read_sequence(&params, source.as_ref())?;
     let delay = params.duration("delay", Duration::ZERO..=DELAY_MAX)?;
-    let debounce = of_call(&params)?;
+    let (quiet, head_start) = (debounce::of_call(&params)?, order::of_call(&params)?);
     let explicit = params.key("key")?;
     let rate_limited = params.flag("rate_limited")?;
     let must_exist = params.flag("must_exist")?;
     if rate_limited && delay.is_some() {
         return Err(wrong("rate_limited", "the rate limiter gives the delay").hint("leave delay out"));
     }
-    if rate_limited && debounce.is_some() {
+    if rate_limited && quiet.is_some() {
         return Err(wrong("rate_limited", "the rate limiter gives the delay").hint("leave debounce out"));
     }
     let rules = AdmissionRules::of(&state, &name, &incoming);
@@ -144,7 +144,8 @@ async fn produced(call: QueueCall, conditions: Conditions, kind: DeltaKind) -> R
             object: object.filter(|_| config.mode != Mode::Keys),
             source: source.clone(),
             delay,
-            debounce,
+            debounce: quiet,
+            head_start,
             final_state_unknown: false,
             rate_limited,
             trace: trace.clone(),
@@ -328,7 +329,8 @@ fn call_of(
         object: object.filter(|_| config.mode != Mode::Keys),
         source: call.source.as_deref().map(Source::from),
         delay: delay.transpose().map_err(|wrong| wrong.field("delay"))?,
-        debounce: of_entry(call.debounce.as_deref(), call.max_wait.as_deref())?,
+        head_start: order::of_entry(call.head_start.as_deref())?,
+        debounce: debounce::of_entry(call.debounce.as_deref(), call.max_wait.as_deref())?,
         final_state_unknown: call.final_state_unknown,
         rate_limited: false,
         trace,

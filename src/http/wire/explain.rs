@@ -21,6 +21,7 @@ pub fn explain(handle: &Handle, key: &Key, explanation: &Explanation, moment: Mo
         Some(state) => reason(state, explanation, moment),
         None => (HoldReason::Unknown, "the queue does not have it".to_owned()),
     };
+    let (class, inside) = explanation.head_start.in_class();
     ExplainDocument {
         key: key.as_str().to_owned(),
         reason,
@@ -31,6 +32,8 @@ pub fn explain(handle: &Handle, key: &Key, explanation: &Explanation, moment: Mo
         floor_at: floor.map(|floor| timestamp(moment.wall(floor))),
         failures: schedule.map_or(0, |schedule| schedule.failures),
         last_error: schedule.and_then(ScheduleState::last_error).map(str::to_owned),
+        head_start_ms: (!inside.is_none()).then(|| inside.micros() / 1_000),
+        priority: (class != 0).then_some(class),
         ahead: explanation.ahead.map(|ahead| ahead as u64),
         has_more_ahead: explanation.has_more_ahead,
     }

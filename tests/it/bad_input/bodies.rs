@@ -287,6 +287,12 @@ async fn unknown_fields_are_reported_with_the_nearest() {
                 "max_wait",
                 "",
             ),
+            field(
+                ("POST", "/deltas"),
+                r#"[{"type":"Added","object":{"key":"a"},"head_start":"169h"}]"#,
+                "head_start",
+                "",
+            ),
             field(("POST", "/deltas"), r#"[{"typ":"Added","object":{"key":"a"}}]"#, "typ", "type"),
             field(("POST", "/seed"), r#"{"sorce":"s","object":{"key":"a"}}"#, "sorce", "source"),
             field(("PUT", ""), r#"{"max_kees":1}"#, "max_kees", "max_keys"),
@@ -510,7 +516,18 @@ async fn settings_with_a_wrong_value_are_named() {
         (r#"{"debounce":{"quiet":"2s","lists":1}}"#, "debounce.lists"),
         (r#"{"mode":"events","debounce":{"quiet":"2s"}}"#, "debounce"),
     ];
-    for (body, field) in debounces {
+    let orders = [
+        (r#"{"order":{"head_start":{"pointer":"urgent"}}}"#, "order.head_start.pointer"),
+        (r#"{"order":{"head_start":{"pointer":"/a","default":"8d"}}}"#, "order.head_start.default"),
+        (r#"{"order":{"head_start":{}}}"#, "order.head_start.pointer"),
+        (r#"{"order":{"priority":{"pointer":"/a~2"}}}"#, "order.priority.pointer"),
+        (r#"{"order":{"priority":{"pointer":"/a","step":"61m"}}}"#, "order.priority.step"),
+        (r#"{"order":{"priority":{"pointer":"/a","step":"0s"}}}"#, "order.priority.step"),
+        (r#"{"order":{"initial_list":"-169h"}}"#, "order.initial_list"),
+        (r#"{"order":{"resync":5}}"#, "order.resync"),
+        (r#"{"order":{"head_start":{"pointer":"/a"},"priority":{"pointer":"/b"}}}"#, "order.priority"),
+    ];
+    for (body, field) in debounces.into_iter().chain(orders) {
         bench.refuses([on(("PUT", ""), "invalid-config").body(body).has("field", field)]).await;
     }
     let resync = on(("PUT", ""), "invalid-config").body(r#"{"mode":"keys","resync_period":"1h"}"#);

@@ -167,6 +167,9 @@ async fn an_empty_parameter_is_absent_unless_empty_text_means_something() {
         .refuses([
             add("max_wait=2s").has("parameter", "max_wait").tells("requires debounce"),
             add("debounce=2s&max_wait=1s").has("parameter", "max_wait").tells("shorter"),
+            add("head_start=8d").has("parameter", "head_start").tells("-7d to 7d"),
+            add("head_start=-8d").has("parameter", "head_start").tells("-7d to 7d"),
+            add("head_start=soon").has("parameter", "head_start").tells("duration"),
             add("debounce=2s&rate_limited=true").has("parameter", "rate_limited"),
         ])
         .await;

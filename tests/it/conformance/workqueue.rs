@@ -14,7 +14,7 @@ use deltaq_engine::id::{Rv, Token};
 use deltaq_engine::key::Key;
 use deltaq_engine::rate_limit::{ItemExponential, RateLimiter};
 use deltaq_engine::refusal::Refusal;
-use deltaq_engine::schedule::Place;
+use deltaq_engine::schedule::{Place, Turn};
 use deltaq_engine::table::Entry;
 use deltaq_engine::time::Time;
 use deltaq_engine::{Effects, Queue};
@@ -198,7 +198,7 @@ impl Workqueue {
     fn state(&self) -> State {
         let table = self.queue.table();
         let name = |entry: &Entry| entry.key.to_string();
-        let ready = self.queue.schedule().ready().filter_map(|(_, slot)| table.at(slot));
+        let ready = self.queue.ready_after(Turn::START).filter_map(|(_, slot)| table.at(slot));
         let mut state = State {
             now_us: self.now.as_micros(),
             queue: ready.map(name).collect(),

@@ -276,6 +276,7 @@ fn queue(config: &Arc<Config>, added_s: u64, popped_s: u64, ready: &[u64]) -> Qu
             source: None,
             delay: None,
             debounce: None,
+            head_start: None,
             final_state_unknown: false,
             rate_limited: false,
             trace: None,

@@ -143,8 +143,28 @@ fn setting((name, value): (&str, &str)) -> (String, Value) {
         let debounce = json!({"quiet": quiet, "max_wait": max_wait, "deletes": deletes, "lists": lists});
         return (name.to_owned(), debounce);
     }
+    if name == "order" {
+        return (name.to_owned(), order(value));
+    }
     let plain = || Value::String(value.to_owned());
     (name.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| plain()))
+}
+
+/// `/p,default=1m`, `/p,step=1m` or `/p,strict`, and `initial_list=`, `resync=`.
+fn order(value: &str) -> Value {
+    let mut order = Map::new();
+    let pointer = value.split(',').next().filter(|part| part.starts_with('/'));
+    for part in value.split(',').skip(usize::from(pointer.is_some())) {
+        let (name, value) = part.split_once('=').unwrap_or((part, ""));
+        match name {
+            "none" => return Value::Null,
+            "strict" => order.insert("priority".to_owned(), json!({"pointer": pointer, "step": null})),
+            "step" => order.insert("priority".to_owned(), json!({"pointer": pointer, "step": value})),
+            "default" => order.insert("head_start".to_owned(), json!({"pointer": pointer, "default": value})),
+            name => order.insert(name.to_owned(), value.into()),
+        };
+    }
+    Value::Object(order)
 }
 
 fn produce(change: Change, keyed: &Keyed) -> Call {
@@ -170,6 +190,7 @@ fn delta<'a>(change: Change, keyed: &'a Keyed, numbers: &impl Numbers) -> DeltaC
         source: keyed.options.get("source").map(str::to_owned),
         delay: keyed.options.get("delay").map(str::to_owned),
         debounce: keyed.options.get("debounce").map(str::to_owned),
+        head_start: keyed.options.get("head_start").map(str::to_owned),
         max_wait: keyed.options.get("max_wait").map(str::to_owned),
         final_state_unknown: keyed.options.flag("final_state_unknown"),
         expected_version: expected.map(|number| if number == 0 { 0 } else { numbers.version(number) }),

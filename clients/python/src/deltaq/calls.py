@@ -117,11 +117,13 @@ def add(
     delay: Duration | None = None,
     debounce: Duration | None = None,
     max_wait: Duration | None = None,
+    head_start: Duration | None = None,
     rate_limited: bool = False,
 ) -> Call[Produced]:
     """Adds an object or a list of objects, all or none. In mode `keys`, `key` alone is enough. With `source` and `sequence`, the server applies the call
-    once, however often it is repeated. With `debounce`, the keys are delivered when they have been quiet for this time, at the latest after `max_wait`."""
-    query = {"key": key, **waits_text(delay, debounce, max_wait), "rate_limited": rate_limited}
+    once, however often it is repeated. With `debounce`, the keys are delivered when they have been quiet for this time, at the latest after `max_wait`.
+    With `head_start`, they count as having arrived so much earlier, or later if it is negative."""
+    query = {"key": key, **waits_text(delay, debounce, max_wait, head_start), "rate_limited": rate_limited}
     return _produce(queue, "add", objects, source, sequence, **query)
 
 
@@ -135,9 +137,10 @@ def update(
     delay: Duration | None = None,
     debounce: Duration | None = None,
     max_wait: Duration | None = None,
+    head_start: Duration | None = None,
 ) -> Call[Produced]:
     """Updates an object or a list of objects, all or none."""
-    query = {"key": key, **waits_text(delay, debounce, max_wait)}
+    query = {"key": key, **waits_text(delay, debounce, max_wait, head_start)}
     return _produce(queue, "update", objects, source, sequence, **query)
 
 
@@ -150,9 +153,10 @@ def delete(
     sequence: int | None = None,
     debounce: Duration | None = None,
     max_wait: Duration | None = None,
+    head_start: Duration | None = None,
 ) -> Call[Produced]:
     """Deletes the keys of an object or of a list of objects, or the key `key`."""
-    return _produce(queue, "delete", objects, source, sequence, key=key, **waits_text(None, debounce, max_wait))
+    return _produce(queue, "delete", objects, source, sequence, key=key, **waits_text(None, debounce, max_wait, head_start))
 
 
 def replace(

@@ -43,7 +43,18 @@ def duration_seconds(duration: Duration) -> float:
     return sum(float(number) * UNITS[unit] for number, unit in parts)
 
 
-def waits_text(delay: Duration | None, debounce: Duration | None, max_wait: Duration | None) -> dict[str, str | None]:
-    """The waits of a produce call as query parameters."""
+def head_start_text(head_start: Duration) -> str:
+    """The text of a head start for the API, which may be negative. Text is checked by the server."""
+    if isinstance(head_start, str):
+        return head_start
+    seconds = duration_seconds(head_start)
+    return f"-{duration_text(-seconds)}" if seconds < 0 else duration_text(seconds)
+
+
+def waits_text(
+    delay: Duration | None, debounce: Duration | None, max_wait: Duration | None, head_start: Duration | None
+) -> dict[str, str | None]:
+    """The waits and the head start of a produce call as query parameters."""
     waits = {"delay": delay, "debounce": debounce, "max_wait": max_wait}
-    return {name: None if wait is None else duration_text(wait) for name, wait in waits.items()}
+    texts = {name: None if wait is None else duration_text(wait) for name, wait in waits.items()}
+    return {**texts, "head_start": None if head_start is None else head_start_text(head_start)}

@@ -25,6 +25,8 @@ requests! {
         debounce duration "debounce";
         /// Only with `debounce`: the longest wait, at least `debounce`; by default 10 times `debounce`.
         max_wait duration "max_wait";
+        /// How much earlier than they did the keys count as arrived, instead of the setting: `10m`, or `-10m` for later.
+        head_start text "head_start";
         /// The key of a single object that does not contain it.
         key text "key";
         /// Mode keys: the keys wait as after a failure, and the call counts as a failure. It is not repeated after a
@@ -43,6 +45,8 @@ requests! {
         debounce duration "debounce";
         /// Only with `debounce`: the longest wait, at least `debounce`; by default 10 times `debounce`.
         max_wait duration "max_wait";
+        /// How much earlier than they did the keys count as arrived, instead of the setting: `10m`, or `-10m` for later.
+        head_start text "head_start";
         /// The key of a single object that does not contain it.
         key text "key";
     }
@@ -56,6 +60,8 @@ requests! {
         debounce duration "debounce";
         /// Only with `debounce`: the longest wait, at least `debounce`; by default 10 times `debounce`.
         max_wait duration "max_wait";
+        /// How much earlier than they did the keys count as arrived, instead of the setting: `10m`, or `-10m` for later.
+        head_start text "head_start";
         /// The key of a single object that does not contain it.
         key text "key";
     }
@@ -197,6 +203,7 @@ mod tests {
                 delay: None,
                 debounce: None,
                 max_wait: None,
+                head_start: None,
                 final_state_unknown: false,
                 expected_version,
             };

@@ -77,6 +77,7 @@ fn delta(change: &Event) -> DeltaCall<'_> {
         source: None,
         delay: None,
         debounce: None,
+        head_start: None,
         max_wait: None,
         final_state_unknown: false,
         expected_version: None,

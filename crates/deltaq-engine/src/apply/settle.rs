@@ -22,6 +22,9 @@ impl State {
         let rules = self.config.rules();
         let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
         let covered = entry.lease_covers(rules);
+        let is_done = matches!(ending, Ending::Acked | Ending::Done);
+        let returned = (!is_done).then(|| entry.lease().head_start);
+        let waited = returned.is_some() && entry.schedule_state.has_waiting_change();
         let leased = std::mem::take(&mut entry.leased);
         let mut ends_pending = ending.parks();
         let mut applied = Applied::default();
@@ -57,6 +60,9 @@ impl State {
                 applied.got_work = self.apply_disposition(slot, *disposition, id)?;
             }
             Ending::Undelivered => self.schedule.restore_position(slot, schedule_state),
+        }
+        if let Some(returned) = returned {
+            self.rejoin(slot, returned, waited)?;
         }
         if ends_pending {
             let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;

@@ -55,7 +55,8 @@ impl Queue {
         let same = now.key == read_by.key
             && now.mode == read_by.mode
             && now.version == read_by.version
-            && now.admission == read_by.admission;
+            && now.admission == read_by.admission
+            && now.order == read_by.order;
         if same { Ok(()) } else { Err(Refusal::ConfigChanged) }
     }
 

@@ -91,7 +91,7 @@ impl Queue {
         let mut items = Vec::new();
         let mut bytes = 0_usize;
         while items.len() < pop.max && !self.state().paused {
-            let Some((_, slot)) = self.state().schedule.first() else { break };
+            let Some(slot) = self.state().first_ready() else { break };
             let entry = self.state().entry(slot);
             let known = entry.known.as_ref().filter(|_| pop.with_known);
             bytes +=

@@ -230,6 +230,7 @@ impl Queue {
             // The delay of the delta in the followed queue is not copied.
             provenance: last.same_or_next(source, owner, trace),
             due: None,
+            head_start: self.head_start_of_list(false, object),
             object: object.clone(),
         };
         self.emit(now, EventKind::Appended(appended));
@@ -263,6 +264,7 @@ impl Queue {
             origin: if phase == FollowPhase::Changes { Origin::Call } else { Origin::replace(is_initial) },
             provenance: provenance.same_or_next(owner, owner, None),
             due,
+            head_start: self.head_start_of_list(is_initial && phase != FollowPhase::Changes, &object),
             object,
         };
         self.emit_at(now, slot, EventKind::Appended(appended));

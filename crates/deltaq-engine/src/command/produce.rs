@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use super::order::improves;
 use super::version::{StaleCalls, may_merge_deletion};
 use super::{Call, Expected, Produced};
 use crate::delta::{DeltaKind, Provenance};
@@ -177,16 +178,28 @@ impl Queue {
         }
         let slot = self.state().table.find(key.as_str());
         let due = self.due_of_call(now, slot, call, wait);
-        if due.is_none() && !call.rate_limited {
+        let head_start = self.head_start_of_call(call, None);
+        let mut effect = Effect::Queued;
+        if due.is_none()
+            && !call.rate_limited
+            && let Some(entry) = slot.map(|slot| self.state().entry(slot))
+        {
             // In client-go, such a key is in the dirty set and will be delivered anyway.
-            match slot.map(|slot| &self.state().entry(slot).schedule_state.place) {
-                Some(Place::Ready(_)) => return Effect::Merged,
-                Some(Place::Leased(lease)) if lease.new_change.is_some() => return Effect::Queued,
-                _ => {}
+            let is_queued = match &entry.schedule_state.place {
+                Place::Ready(_) => {
+                    effect = Effect::Merged;
+                    true
+                }
+                Place::Leased(lease) => lease.new_change.is_some(),
+                Place::Idle | Place::Parked => false,
+            };
+            if is_queued && !improves(entry, head_start) {
+                return effect;
             }
         }
-        self.emit_at(now, slot, EventKind::Queued(Queued { key, due, rate_limited: call.rate_limited }));
-        Effect::Queued
+        let queued = Queued { key, due, rate_limited: call.rate_limited, head_start };
+        self.emit_at(now, slot, EventKind::Queued(queued));
+        effect
     }
 
     /// Queues the delta of a call that has an object.
@@ -206,6 +219,7 @@ impl Queue {
             origin: Origin::Call,
             provenance: provenance.same_or_next(call.source.as_ref(), owner.as_ref(), call.trace.as_ref()),
             due,
+            head_start: self.head_start_of_call(call, Some(object)),
             object: object.clone(),
         };
         self.emit_at(now, slot, EventKind::Appended(appended));
@@ -250,7 +264,9 @@ impl Queue {
         }
         let due = self.due_of_call(now, slot, call, call.delay);
         if !matches!(due, Some(Due::Window(_))) {
-            let queued = Queued { key: call.key.clone(), due, rate_limited: false };
+            let newest = slot.and_then(|slot| self.state().entry(slot).newest_object());
+            let head_start = self.head_start_of_call(call, call.object.as_ref().or(newest));
+            let queued = Queued { key: call.key.clone(), due, rate_limited: false, head_start };
             self.emit_at(now, slot, EventKind::Queued(queued));
         }
     }

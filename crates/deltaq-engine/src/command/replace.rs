@@ -349,6 +349,7 @@ impl Queue {
                             job.trace.as_ref(),
                         ),
                         due,
+                        head_start: self.head_start_of_list(job.may_be_first, &object),
                         object,
                     };
                     self.emit_at(now, slot, EventKind::Appended(appended));
@@ -408,6 +409,7 @@ impl Queue {
                     origin,
                     provenance: provenance.clone(),
                     due,
+                    head_start: self.head_start_of_list(job.may_be_first, &object),
                     object,
                 })
             };

@@ -51,6 +51,7 @@ impl Queue {
                 origin: Origin::Resync,
                 provenance: cursor.provenance.same_or_next(None, owner, cursor.trace.as_ref()),
                 due: None,
+                head_start: self.head_start_of_resync(&object),
                 object,
             };
             self.emit_at(now, Some(slot), EventKind::Appended(appended));

@@ -5,17 +5,18 @@ use std::sync::Arc;
 use deltaq_types::duration::DurationText;
 use deltaq_types::range;
 use deltaq_types::{
-    DebouncedDeletes, DetailedKeyPart, DiffSettings, FollowedView, KeyPart, QueueSettings,
-    RateLimiter as LimiterSettings,
+    DebouncedDeletes, DetailedKeyPart, DiffSettings, FollowedView, HeadStartOrder, KeyPart, PriorityOrder,
+    QueueSettings, RateLimiter as LimiterSettings, SignedDuration,
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::config::{AdmissionText, Config, Debounce, Follow, ModeRules, Quiet};
+use crate::config::{AdmissionText, Config, Debounce, Follow, ModeRules, Order, OrderValue, Quiet};
 use crate::index_settings::IndexSettings;
 use crate::key::KeySpec;
 use crate::object::ArrayKeys;
 use crate::pointer::Pointer;
 use crate::rate_limit::{ItemExponential, ItemFastSlow, RateLimiter};
+use crate::schedule::HeadStart;
 use crate::view::View;
 
 /// Why settings can't be compiled.
@@ -74,6 +75,7 @@ impl Config {
                 .filter(|_| !rules.keeps_every_delta)
                 .map(debounce)
                 .transpose()?,
+            order: document.order.as_ref().map(order).transpose()?,
             resync_period: document.resync_period.map(DurationText::get).filter(|_| has_objects),
             max_keys: whole(document.max_keys),
             max_object_bytes: whole(document.max_object_bytes),
@@ -106,6 +108,7 @@ impl Config {
             max_failures: self.max_failures,
             rate_limiter: limiter_settings(&self.rate_limiter),
             debounce: self.debounce.as_ref().map(debounce_settings),
+            order: self.order.as_ref().map(order_settings),
             resync_period: self.resync_period.map(DurationText::from),
             max_keys: self.max_keys as u64,
             max_object_bytes: self.max_object_bytes as u64,
@@ -182,6 +185,52 @@ fn debounce_settings(debounce: &Debounce) -> deltaq_types::Debounce {
         deletes: if delivers_deletes_now { DebouncedDeletes::Now } else { DebouncedDeletes::Debounced },
         lists: debounces_lists,
     }
+}
+
+fn order(document: &deltaq_types::Order) -> Result<Order, Invalid> {
+    let pointer = |text: &str, setting| Pointer::parse(text, false).map_err(invalid(setting));
+    let head_start = |duration: SignedDuration| HeadStart::from_micros(duration.as_us());
+    let value = match (&document.head_start, &document.priority) {
+        (Some(_), Some(_)) => {
+            let why = "it can't be combined with order.head_start: a queue has one order".to_owned();
+            return Err(Invalid { setting: "order.priority", why });
+        }
+        (Some(document), None) => Some(OrderValue::HeadStart {
+            pointer: pointer(&document.pointer, "order.head_start.pointer")?,
+            default: head_start(document.default),
+        }),
+        (None, Some(document)) => Some(OrderValue::Priority {
+            pointer: pointer(&document.pointer, "order.priority.pointer")?,
+            step: document.step.map(DurationText::get),
+        }),
+        (None, None) => None,
+    };
+    Ok(Order {
+        value,
+        initial_list: document.initial_list.map(head_start),
+        resync: document.resync.map(head_start),
+    })
+}
+
+fn order_settings(order: &Order) -> deltaq_types::Order {
+    let duration = |head_start: HeadStart| SignedDuration::from_us(head_start.micros());
+    let mut document = deltaq_types::Order {
+        initial_list: order.initial_list.map(duration),
+        resync: order.resync.map(duration),
+        ..deltaq_types::Order::default()
+    };
+    match &order.value {
+        Some(OrderValue::HeadStart { pointer, default }) => {
+            let (pointer, default) = (pointer.text.to_string(), duration(*default));
+            document.head_start = Some(HeadStartOrder { pointer, default });
+        }
+        Some(OrderValue::Priority { pointer, step }) => {
+            let (pointer, step) = (pointer.text.to_string(), step.map(DurationText::from));
+            document.priority = Some(PriorityOrder { pointer, step });
+        }
+        None => {}
+    }
+    document
 }
 
 fn limiter_settings(limiter: &RateLimiter) -> LimiterSettings {

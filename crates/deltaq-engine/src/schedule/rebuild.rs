@@ -1,6 +1,6 @@
 //! Builds a schedule from the states of all keys, for recovery.
 
-use super::{Place, Schedule, ScheduleState, Timer};
+use super::{Place, Ranked, Schedule, ScheduleState, Timer, Turn};
 use crate::id::{Rv, Slot, Token};
 use crate::key::Key;
 use crate::time::Time;
@@ -10,6 +10,7 @@ use crate::time::Time;
 #[derive(Debug, Default)]
 pub(crate) struct Rebuild {
     ready: Vec<(Rv, Slot)>,
+    ranked: Vec<(Turn, Slot)>,
     delayed: Vec<(Time, Rv, Slot)>,
     windows: Vec<(Time, Rv, Slot)>,
     leases: Vec<(Time, Token, Slot)>,
@@ -27,7 +28,10 @@ impl Rebuild {
     pub(crate) fn add(&mut self, slot: Slot, key: &Key, schedule_state: &ScheduleState) {
         match &schedule_state.place {
             Place::Idle => {}
-            Place::Ready(position) => self.ready.push((position.rv, slot)),
+            Place::Ready(position) => match schedule_state.turn() {
+                Some(turn) => self.ranked.push((turn, slot)),
+                None => self.ready.push((position.rv, slot)),
+            },
             Place::Leased(lease) => {
                 self.leases.push((lease.deadline, lease.token, slot));
                 self.tokens.push((lease.token, slot));
@@ -52,6 +56,7 @@ impl Rebuild {
     pub(crate) fn finish(self) -> Schedule {
         Schedule {
             ready: self.ready.into_iter().collect(),
+            ranked: Ranked::collect(self.ranked),
             delayed: self.delayed.into_iter().map(|entry| (entry, ())).collect(),
             windows: self.windows.into_iter().map(|entry| (entry, ())).collect(),
             leases: self.leases.into_iter().map(|entry| (entry, ())).collect(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{EventId, OpenWindow};
+use super::{EventId, HeadStart, OpenWindow, Turn};
 use crate::id::{Rv, Token, Worker};
 use crate::omit::is_default;
 use crate::time::{Time, micros};
@@ -55,6 +55,14 @@ pub struct Backoff {
     /// The oldest unacknowledged change, unless `place` already contains it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oldest_change: Option<EventId>,
+    /// The head start of the changes that wait.
+    ///
+    /// Invariant: a key without a waiting change has none.
+    #[serde(default, skip_serializing_if = "HeadStart::is_none")]
+    pub head_start: HeadStart,
+    /// The turn of a ready key with a head start. It follows from the rest of the key's state.
+    #[serde(skip)]
+    pub turn: Option<Turn>,
 }
 
 /// The place of a key. A key is in exactly one place.
@@ -72,7 +80,7 @@ pub enum Place {
     Parked,
 }
 
-/// A position in the ready queue, which is ordered by `rv`.
+/// A position in the ready queue. Keys without a head start are ordered by `rv`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadyPosition {
     /// The event that made the key ready. In mode events, the event that queued the key's oldest delta.
@@ -152,6 +160,9 @@ pub struct Lease {
     pub pop_id: Option<Arc<str>>,
     /// The key's position in the ready queue before the lease.
     pub former: ReadyPosition,
+    /// The head start of the leased changes.
+    #[serde(default, skip_serializing_if = "HeadStart::is_none")]
+    pub head_start: HeadStart,
     /// The delay that the delivery removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dropped_delay: Option<Delay>,
@@ -203,6 +214,8 @@ impl ScheduleState {
             last_error: None,
             failure_expiry: None,
             oldest_change: None,
+            head_start: HeadStart::NONE,
+            turn: None,
         };
         self.backoff.as_deref().unwrap_or(&NONE)
     }

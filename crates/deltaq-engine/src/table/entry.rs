@@ -56,6 +56,12 @@ impl Entry {
         }
     }
 
+    /// When a ready key arrived: when it became ready or, in mode events, when its oldest delta was queued.
+    pub(crate) fn arrival(&self, rules: ModeRules) -> Time {
+        let oldest = self.waiting.oldest().filter(|_| rules.leases_oldest_delta);
+        oldest.map_or_else(|| self.ready_position().since, |delta| delta.queued_at)
+    }
+
     /// The known object of a known key.
     pub(crate) fn known_object(&self) -> &Object {
         let Some(known) = &self.known else { panic!("key {} has no known object", self.key) };

@@ -18,6 +18,7 @@ mod debounce;
 mod events;
 mod leases;
 mod objects;
+mod order;
 mod produce;
 mod replace;
 mod scans;
@@ -27,6 +28,7 @@ pub(crate) use debounce::Debounced;
 pub(crate) use leases::{ModelItem, ModelSettled};
 pub(crate) use objects::{Content, OBJECTS, SENT_OBJECTS, bytes_of};
 use objects::{UNKNOWN, same_content};
+pub(crate) use order::Start;
 pub(crate) use produce::ModelCall;
 pub(crate) use replace::{ModelReplace, ModelReplaced, Step};
 pub(crate) use scans::{ModelScan, Operation};
@@ -99,6 +101,8 @@ pub(crate) struct ModelLease {
     /// The number of the key's unacknowledged changes that are part of the lease.
     pub(crate) changes: usize,
     pub(crate) may_return: bool,
+    /// The head starts of the leased changes.
+    pub(crate) starts: Vec<Start>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -125,6 +129,8 @@ pub(crate) struct Item {
     /// The debounced changes that wait for their key to be quiet, and the number of the first of them.
     pub(crate) debounced: Vec<Debounced>,
     pub(crate) window_rv: u64,
+    /// The head starts of the changes that wait.
+    pub(crate) starts: Vec<Start>,
     /// Before this time no change makes the key ready.
     pub(crate) floor: Option<Micros>,
     pub(crate) failures: u32,
@@ -365,6 +371,9 @@ impl Model {
         if item.place == Place::Idle && !waits {
             item.changes.clear();
         }
+        if !item.has_waiting() {
+            item.starts.clear();
+        }
         if item.failures > 0 && item.place == Place::Idle && !waits && item.waiting.is_empty() {
             item.failure_expiry.get_or_insert((at + 86_400_000_000, rv));
         } else {
@@ -380,17 +389,6 @@ impl Model {
     }
 
     // Reads.
-
-    pub(crate) fn ready(&self) -> Vec<Name> {
-        let mut ready: Vec<(u64, Name)> = Vec::new();
-        for (key, item) in &self.items {
-            if let Place::Ready(position) = item.place {
-                ready.push((position.rv, key));
-            }
-        }
-        ready.sort_unstable();
-        ready.into_iter().map(|(_, key)| key).collect()
-    }
 
     pub(crate) fn parked(&self) -> Vec<Name> {
         self.items.iter().filter(|(_, item)| item.is_parked()).map(|(key, _)| *key).collect()

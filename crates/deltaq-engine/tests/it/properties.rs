@@ -183,6 +183,8 @@ const RULES: &[&str] = &[
     "release",
     "the rate limiters are used",
     "the resync timer fires",
+    "a head start improves",
+    "a head start does not improve",
     "a repeated call",
     "a reader has everything",
 ];
@@ -216,6 +218,7 @@ const OBJECT_RULES: &[&str] = &[
     "delayed new change for a key in backoff",
     "delayed new change for a parked key",
     "a floor holds back a change",
+    "a ready key rises to another class",
     "delayed new change for a ready key",
     "too many failures: parked, leaves the initial list",
     "delivery drops a delay",
@@ -309,6 +312,7 @@ fn engine_and_model_agree_in_mode_events() {
         "reject with a newer event: parked",
     ];
     let other = [
+        "a ready key rises to another class",
         "Delete of a key whose leased deltas end with Deleted",
         "Delete of an absent key",
         "a delay elapses during a lease",

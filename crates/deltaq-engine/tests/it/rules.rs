@@ -19,7 +19,7 @@ use deltaq_engine::object::Object;
 use deltaq_engine::object_version::ObjectVersion;
 use deltaq_engine::rate_limit::{ItemExponential, RateLimiter};
 use deltaq_engine::refusal::Refusal;
-use deltaq_engine::schedule::Place;
+use deltaq_engine::schedule::{Place, Turn};
 use deltaq_engine::table::Entry;
 use deltaq_engine::time::Time;
 use deltaq_engine::{Counters, Queue, ScanCursor};
@@ -95,6 +95,7 @@ impl ProduceCall {
             source: None,
             delay: None,
             debounce: None,
+            head_start: None,
             final_state_unknown: false,
             rate_limited: false,
             trace: None,
@@ -370,8 +371,7 @@ impl Fixture {
     fn ready_queue(&self) -> Vec<&str> {
         let table = self.queue.table();
         self.queue
-            .schedule()
-            .ready()
+            .ready_after(Turn::START)
             .filter_map(|(_, slot)| table.at(slot))
             .map(|entry| entry.key.as_str())
             .collect()

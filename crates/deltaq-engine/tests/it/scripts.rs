@@ -5,6 +5,7 @@
 mod command;
 mod duration;
 mod engine;
+mod order;
 mod reply;
 mod script;
 

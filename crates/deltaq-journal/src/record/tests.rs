@@ -13,6 +13,7 @@ use deltaq_engine::event::{Appended, EventKind, Origin, ViewChanges};
 use deltaq_engine::id::{Rv, Sequence, Slot};
 use deltaq_engine::limits::JSON_DEPTH_MAX;
 use deltaq_engine::object::Object;
+use deltaq_engine::schedule::HeadStart;
 use deltaq_engine::snapshot::KeyState;
 use deltaq_engine::time::Time;
 
@@ -51,6 +52,7 @@ fn appended(object: &str) -> EventKind {
         origin: Origin::Call,
         provenance: Provenance::new(Some("erp".into()), Some("erp".into()), None),
         due: None,
+        head_start: HeadStart::NONE,
         object: Object::from_valid(object),
     })
 }

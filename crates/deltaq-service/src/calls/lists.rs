@@ -11,7 +11,7 @@ use deltaq_engine::Queue;
 use deltaq_engine::explain::Explanation;
 use deltaq_engine::id::{Rv, Slot, Source, Token};
 use deltaq_engine::key::Key;
-use deltaq_engine::schedule::Place;
+use deltaq_engine::schedule::{Place, Turn};
 use deltaq_engine::snapshot::KeyState;
 use deltaq_engine::sources::SourceState;
 use deltaq_engine::table::Entry;
@@ -53,6 +53,8 @@ pub struct ItemPosition {
     pub state: ListedState,
     /// The due time or deadline.
     pub at: Time,
+    /// The arrival of a ready key minus its head start.
+    pub arrival: i64,
     /// The number of the event that made the key ready, delayed or leased.
     pub rv: Rv,
     /// The key.
@@ -63,7 +65,7 @@ impl ItemPosition {
     /// The position before the first item in this state.
     #[must_use]
     pub fn start(state: ListedState) -> Self {
-        Self { state, at: Time::default(), rv: Rv::ZERO, key: None }
+        Self { state, at: Time::default(), arrival: Turn::START.arrival, rv: Rv::ZERO, key: None }
     }
 }
 
@@ -339,8 +341,10 @@ fn in_state<'q>(
     let start = ItemPosition::start(from.state);
     match from.state {
         ListedState::Ready => {
-            let ready = schedule.ready_after(from.rv);
-            Box::new(ready.map(move |(rv, slot)| (slot, ItemPosition { rv, ..start.clone() })))
+            let ready = queue.ready_after(Turn { arrival: from.arrival, rv: from.rv });
+            let position =
+                move |turn: Turn| ItemPosition { arrival: turn.arrival, rv: turn.rv, ..start.clone() };
+            Box::new(ready.map(move |(turn, slot)| (slot, position(turn))))
         }
         ListedState::Delayed => {
             let delayed = queue.delayed_after((from.at, from.rv));

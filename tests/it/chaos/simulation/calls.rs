@@ -23,7 +23,7 @@ use futures_util::poll;
 use super::Violation;
 use super::caller::{Caller, Lease, Target};
 use super::ledger::{Kind, View};
-use super::plan::{Setup, how, millis};
+use super::plan::{Setup, head_start, how, millis};
 use super::world::Applied;
 
 type Sent = Vec<(String, u64, Kind)>;
@@ -105,15 +105,9 @@ impl Caller {
                 let added = if is_keys || *other_way { DeltaKind::Added } else { DeltaKind::Updated };
                 Call {
                     kind: if deletes { DeltaKind::Deleted } else { added },
-                    key: key(name),
                     object: (!(is_keys || deletes && *other_way)).then(|| object(name, *number)),
-                    source: None,
-                    delay: *delay,
-                    debounce: None,
-                    final_state_unknown: false,
-                    rate_limited: false,
-                    trace: None,
-                    version: None,
+                    head_start: head_start(*number),
+                    ..Call::of_key(key(name), *delay)
                 }
             };
         let calls: Vec<Call> = sent.iter().zip(all).map(call).collect();

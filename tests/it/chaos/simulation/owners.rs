@@ -92,6 +92,7 @@ impl Run {
                 source: None,
                 delay: None,
                 debounce: None,
+                head_start: None,
                 final_state_unknown: false,
                 rate_limited: false,
                 trace: None,

@@ -93,6 +93,7 @@ async fn add(handle: &Arc<Handle>, key: &str) -> Result<(), String> {
         source: None,
         delay: None,
         debounce: None,
+        head_start: None,
         final_state_unknown: false,
         rate_limited: false,
         trace: None,

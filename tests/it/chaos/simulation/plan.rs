@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq_engine::command::How;
-use deltaq_engine::config::{Config, Debounce};
+use deltaq_engine::config::{Config, Debounce, Order, OrderValue};
 use deltaq_engine::feed::TombstoneLimits;
 use deltaq_engine::follow::Follow;
+use deltaq_engine::pointer::Pointer;
 use deltaq_engine::rate_limit::{ItemExponential, RateLimiter};
+use deltaq_engine::schedule::HeadStart;
 use deltaq_engine::view::View;
 use deltaq_journal::WriterOptions;
 use deltaq_service::{Name, WatchLimits};
@@ -181,6 +183,16 @@ fn debounce(rng: &mut Rng) -> Option<Debounce> {
     (rng.u8(..3) == 0).then_some(Debounce { quiet, max_wait, delivers_deletes_now, debounces_lists })
 }
 
+/// The order of every third queue. As for the debounce, its random numbers are its own.
+fn order(rng: &mut Rng) -> Option<Order> {
+    let mut lists = || rng.bool().then(|| HeadStart::from_micros(rng.i64(-3_000_000..3_000_000)));
+    let (initial_list, resync) = (lists(), lists());
+    let pointer = Pointer::parse("/id", false).expect("it is a pointer");
+    let step = rng.bool().then(|| millis(rng, 1..500));
+    let value = rng.bool().then_some(OrderValue::Priority { pointer, step });
+    (rng.u8(..3) == 0).then_some(Order { value, initial_list, resync })
+}
+
 fn setup(rng: &mut Rng, index: usize) -> Setup {
     let modes = [Mode::Delta, Mode::Delta, Mode::Latest, Mode::Keys, Mode::Events];
     let mode = *rng.choice(&modes).unwrap_or(&Mode::Delta);
@@ -202,9 +214,16 @@ fn setup(rng: &mut Rng, index: usize) -> Setup {
     };
     let name = Name::new(&format!("q{index}")).expect("it is a name");
     let debounce = debounce(&mut Rng::with_seed(!rng.get_seed())).filter(|_| mode != Mode::Events);
+    let order = order(&mut Rng::with_seed(rng.get_seed().rotate_left(32)));
     Setup {
         name,
-        config: Arc::new(Config { debounce, ..config }),
+        config: Arc::new(Config { debounce, order, ..config }),
         keys: if rng.u8(..6) == 0 { rng.usize(10..40) } else { rng.usize(1..10) },
     }
+}
+
+/// The head start of every fourth call.
+pub(super) fn head_start(number: u64) -> Option<HeadStart> {
+    let micros = i64::try_from(number * 7_919 % 4_000).unwrap_or_default() * 1_000 - 2_000_000;
+    number.is_multiple_of(4).then(|| HeadStart::from_micros(micros))
 }

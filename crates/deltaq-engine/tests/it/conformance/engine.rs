@@ -13,6 +13,7 @@ use deltaq_engine::id::{Rv, Token};
 use deltaq_engine::key::Key;
 use deltaq_engine::object::{Object, scan};
 use deltaq_engine::refusal::Refusal;
+use deltaq_engine::schedule::Turn;
 use deltaq_engine::table::Entry;
 use deltaq_engine::time::Time;
 use deltaq_types::Mode;
@@ -187,7 +188,7 @@ impl Fifo for EngineFifo {
     }
 
     fn list(&mut self) -> Vec<String> {
-        let slots = self.queue.schedule().ready();
+        let slots = self.queue.ready_after(Turn::START);
         slots.filter_map(|(_, slot)| Some(self.queue.table().at(slot)?.key.to_string())).collect()
     }
 

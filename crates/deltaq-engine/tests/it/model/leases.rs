@@ -168,6 +168,7 @@ impl Model {
             new_change: item.waiting.first().map(|delta| delta.queued_at),
             changes: if events { 1 } else { item.changes.len() },
             may_return: true,
+            starts: item.starts.clone(),
         };
         item.place = Place::Leased(lease);
         self.tidy(key);
@@ -229,6 +230,7 @@ impl Model {
                 source: None,
                 delay: Some(micros(*delay)),
                 debounce: Some((0, 0)),
+                head_start: None,
                 final_state_unknown: false,
                 rate_limited: false,
                 trace: None,
@@ -425,10 +427,16 @@ impl Model {
     }
 
     fn take_lease(&mut self, key: Name) -> ModelLease {
-        match std::mem::take(&mut self.item(key).place) {
-            Place::Leased(lease) => lease,
-            _ => panic!("{key} is not leased"),
+        let waited = self.items[key].has_waiting();
+        let Place::Leased(lease) = std::mem::take(&mut self.item(key).place) else {
+            panic!("{key} is not leased")
+        };
+        // What returns and what waits are delivered together.
+        if !waited {
+            self.item(key).starts.clear();
         }
+        self.item(key).starts.extend(&lease.starts);
+        lease
     }
 
     /// Returns the leased deltas of a key, and the number of merged ones.

@@ -8,7 +8,7 @@ use deltaq_types::Mode;
 use super::micros;
 use super::versions::may_merge_deletion;
 use super::{
-    Content, Debounced, Item, Label, Micros, Model, ModelDelta, Name, Place, Refused, Traced, UNKNOWN,
+    Content, Debounced, Item, Label, Micros, Model, ModelDelta, Name, Place, Refused, Start, Traced, UNKNOWN,
     bytes_of,
 };
 
@@ -21,6 +21,7 @@ pub(crate) struct ModelCall {
     pub(crate) delay: Option<Micros>,
     /// The quiet time and the longest wait of the call.
     pub(crate) debounce: Option<(Micros, Micros)>,
+    pub(crate) head_start: Option<i64>,
     pub(crate) final_state_unknown: bool,
     pub(crate) rate_limited: bool,
     pub(crate) trace: Traced,
@@ -36,6 +37,7 @@ pub(super) struct New {
     pub(super) due: Option<Micros>,
     /// The quiet time, the longest wait and the delay of a change that is debounced unless its key is ready.
     pub(super) debounce: Option<(Micros, Micros, Micros)>,
+    pub(super) start: Start,
     pub(super) trace: Traced,
 }
 
@@ -159,7 +161,9 @@ impl Model {
             let owner = call.source.or(item.owner());
             let content = call.content.expect("an Add or Update carries an object");
             let (kind, source, trace) = (call.kind, call.source, call.trace);
-            let new = New { kind, content, source, owner, final_state_unknown: false, due, debounce, trace };
+            let start = self.start_of_call(call, Some(content));
+            let new =
+                New { kind, content, source, owner, final_state_unknown: false, due, debounce, start, trace };
             self.append(now, call.key, &new, true);
             self.note_source(source);
             self.populated = true;
@@ -199,24 +203,27 @@ impl Model {
         }
         let final_state_unknown = by_key || call.final_state_unknown;
         let (kind, source, trace) = (call.kind, call.source, call.trace);
-        let new = New { kind, content, source, owner: None, final_state_unknown, due, debounce, trace };
+        let start = self.start_of_call(call, Some(content));
+        let new =
+            New { kind, content, source, owner: None, final_state_unknown, due, debounce, start, trace };
         if self.append(now, call.key, &new, true) {
             self.note_source(source);
             self.populated = true;
         } else {
-            self.end_window_of_deletion(now, call, due);
+            self.end_window_of_deletion(now, call, due, start);
             self.populate(now);
         }
         true
     }
 
     /// A Delete that adds nothing behind a debounced one, but that does not wait itself.
-    fn end_window_of_deletion(&mut self, now: Micros, call: &ModelCall, due: Option<Micros>) {
+    fn end_window_of_deletion(&mut self, now: Micros, call: &ModelCall, due: Option<Micros>, start: Start) {
         let is_debounced = self.debounce_of(call).is_some() && !self.closed;
         if !self.items[call.key].has_window() || (is_debounced && self.items[call.key].takes_debounced(now)) {
             return;
         }
         let stamp = self.event(now);
+        self.item(call.key).starts.push(start);
         match due {
             Some(due) => self.item(call.key).wait_until(due, stamp.0),
             None => self.item(call.key).wake(stamp),
@@ -280,6 +287,7 @@ impl Model {
         item.delay = None;
         item.backoff = None;
         item.debounced.clear();
+        item.starts.clear();
         item.floor = None;
         item.initial_pending = None;
         item.failures = 0;
@@ -346,6 +354,7 @@ impl Model {
             Some(due) => item.wait_until(due, rv),
             None => item.wake((rv, at)),
         }
+        self.join(key, new.start, &before, (rv, at));
         if debounce.is_some() {
             self.hit(match before.place {
                 Place::Leased(_) => "a debounced change during a lease",
@@ -417,10 +426,12 @@ impl Model {
             _ => false,
         };
         if dirty && delay == 0 && !call.rate_limited {
-            self.hit("Add of a dirty key");
+            self.add_dirty(now, call);
             return true;
         }
+        let start = self.start_of_call(call, None);
         let (rv, at) = self.event(now);
+        let before = self.item(call.key).clone();
         self.item(call.key).changes.push((rv, at));
         self.populated = true;
         if call.rate_limited {
@@ -437,7 +448,6 @@ impl Model {
         let debounce = self.debounce_of(call);
         let item = self.item(call.key);
         let debounce = debounce.filter(|_| item.takes_debounced(at));
-        let place = item.place.clone();
         if let Some((quiet, max_wait, delay)) = debounce {
             item.debounce(Debounced { at, quiet, max_wait, delay }, rv);
         } else if delay > 0 {
@@ -448,8 +458,9 @@ impl Model {
         if call.rate_limited {
             item.failures = failures;
         }
+        self.join(call.key, start, &before, (rv, at));
         self.tidy(call.key);
-        self.hit(match (place, delay > 0) {
+        self.hit(match (before.place, delay > 0) {
             _ if debounce.is_some() => "a debounced Add",
             (Place::Leased(_), true) => "AddAfter during a lease",
             (Place::Leased(_), false) => "Add during a lease: dirty",

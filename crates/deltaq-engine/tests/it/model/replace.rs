@@ -497,6 +497,7 @@ impl Model {
             final_state_unknown: false,
             due: None,
             debounce: self.debounce_of_list(kind),
+            start: self.start_of_list(job.first, content),
             trace: job.list.trace,
         };
         self.append(now, key, &new, true);
@@ -577,6 +578,7 @@ impl Model {
             final_state_unknown: true,
             due: None,
             debounce: self.debounce_of_list(kind),
+            start: self.start_of_list(job.first, content),
             trace: job.list.trace,
         };
         self.append(now, key, &new, true);

@@ -123,6 +123,7 @@ impl Model {
             final_state_unknown: false,
             due: None,
             debounce: None,
+            start: self.start_of_resync(known.content),
             trace,
         };
         self.append(now, key, &new, false);
@@ -148,6 +149,7 @@ impl Model {
             item.waiting.clear();
             item.delay = None;
             item.debounced.clear();
+            item.starts.clear();
             if let Place::Leased(lease) = &mut item.place {
                 lease.new_change = None;
                 item.changes.truncate(lease.changes);
@@ -221,7 +223,8 @@ impl Model {
         let behind = if events { 1 } else { item.waiting.len() };
         let waiting = item.waiting.split_off(behind);
         let changes = if events { item.changes.split_off(1) } else { Vec::new() };
-        *item = Item { waiting, known, changes, ..Item::default() };
+        let starts = if waiting.is_empty() { Vec::new() } else { item.starts.clone() };
+        *item = Item { waiting, known, changes, starts, ..Item::default() };
         self.go_on(key, stamp);
         self.tidy(key);
         self.hit("discard");

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq_engine::command::DefaultLimit;
-use deltaq_engine::config::{Config, Debounce};
+use deltaq_engine::config::{Config, Debounce, Order, OrderValue};
 use deltaq_engine::delta::DeltaKind;
 use deltaq_engine::pointer::Pointer;
 use deltaq_engine::rate_limit::{ItemExponential, ItemFastSlow, RateLimiter};
+use deltaq_engine::schedule::HeadStart;
 use deltaq_types::{Bucket, Mode};
 use fastrand::Rng;
 
@@ -35,6 +36,8 @@ pub(crate) struct Setup {
     pub(crate) limiter: u8,
     /// The quiet time, the longest wait, whether a Delete is delivered at once, and whether lists are debounced.
     pub(crate) debounce: Option<(Micros, Option<Micros>, bool, bool)>,
+    /// The number of the settings of the order.
+    pub(crate) order: u8,
     pub(crate) resync_period: Option<Micros>,
     pub(crate) max_keys: usize,
     pub(crate) max_object_bytes: usize,
@@ -73,6 +76,7 @@ impl Setup {
                 let (quiet, max_wait) = (Duration::from_micros(quiet), max_wait.map(Duration::from_micros));
                 Debounce { quiet, max_wait, delivers_deletes_now, debounces_lists }
             }),
+            order: order(self.order),
             resync_period: self.resync_period.map(Duration::from_micros),
             max_keys: self.max_keys,
             max_object_bytes: self.max_object_bytes,
@@ -107,6 +111,7 @@ impl Setup {
                     debounces.bool(),
                 )
             }),
+            order: if debounces.bool() { 0 } else { debounces.u8(..ORDERS) },
             resync_period: (rng.u8(..4) == 0).then(|| rng.u64(500..5_000)),
             max_keys: if rng.u8(..3) == 0 { rng.usize(3..8) } else { 1_000 },
             max_object_bytes: if rng.u8(..8) == 0 { 30 } else { 1_000 },
@@ -153,6 +158,7 @@ pub(crate) enum Change {
     KnownObjects(bool),
     Indexes(u8),
     Version(bool),
+    Order(u8),
 }
 
 #[derive(Clone, Debug)]
@@ -244,6 +250,23 @@ pub(crate) struct Generator {
 
 /// The first of the objects that are in the order of their versions.
 const IN_ORDER: usize = SENT_OBJECTS + 1;
+
+/// Number of settings of the order.
+const ORDERS: u8 = 5;
+
+fn order(number: u8) -> Option<Order> {
+    let micros = HeadStart::from_micros;
+    let priority = |step| Some(OrderValue::Priority { pointer: pointer("/v"), step });
+    let value = match number {
+        0 => return None,
+        1 => priority(Some(Duration::from_micros(300))),
+        2 => priority(None),
+        3 => Some(OrderValue::HeadStart { pointer: pointer("/none"), default: micros(700) }),
+        _ => None,
+    };
+    let (initial_list, resync) = (number > 2).then_some((micros(-500), micros(-900))).unzip();
+    Some(Order { value, initial_list, resync })
+}
 
 fn pointer(text: &str) -> Pointer {
     Pointer::parse(text, false).expect("a pointer")
@@ -386,6 +409,7 @@ impl Generator {
             source,
             delay,
             debounce,
+            head_start: (self.debounces.u8(..4) == 0).then(|| self.debounces.i64(-2_000..2_000)),
             final_state_unknown: false,
             rate_limited: false,
             trace: self.trace(),
@@ -472,6 +496,9 @@ impl Generator {
     fn change(&mut self) -> Change {
         if self.traces.u8(..3) == 0 {
             return Change::Indexes(self.traces.u8(..4));
+        }
+        if self.debounces.u8(..6) == 0 {
+            return Change::Order(self.debounces.u8(..ORDERS));
         }
         if self.versions.u8(..8) == 0 {
             return Change::Version(self.versions.u8(..3) > 0);

@@ -12,6 +12,7 @@ use deltaq_engine::event::{Event, EventKind};
 use deltaq_engine::id::{Rv, Sequence, Source, Token, Worker};
 use deltaq_engine::key::Key;
 use deltaq_engine::object::Object;
+use deltaq_engine::schedule::{HeadStart, Turn};
 use deltaq_engine::time::Time;
 use deltaq_engine::trace::Trace;
 use deltaq_engine::{Queue, ScanCursor};
@@ -218,6 +219,7 @@ impl World {
                     quiet: Duration::from_micros(quiet),
                     max_wait: Duration::from_micros(max_wait),
                 }),
+                head_start: call.head_start.map(HeadStart::from_micros),
                 final_state_unknown: call.final_state_unknown,
                 rate_limited: call.rate_limited,
                 trace: call.trace.map(context).map(Trace::new),
@@ -408,6 +410,7 @@ impl World {
             Change::KnownObjects(known) => setup.known_objects = known,
             Change::Indexes(number) => setup.indexes = number,
             Change::Version(version) => setup.version = version,
+            Change::Order(order) => setup.order = order,
         }
         let config = setup.config();
         let engine = self.engine.configure(time(self.now), config.clone(), None);
@@ -480,7 +483,7 @@ impl World {
     fn compare_orders(&self) -> Result<(), Difference> {
         let (schedule, table) = (self.engine.schedule(), self.engine.table());
         let name = |slot| table.at(slot).map_or("", |entry| entry.key.as_str());
-        let ready: Vec<&str> = schedule.ready().map(|(_, slot)| name(slot)).collect();
+        let ready: Vec<&str> = self.engine.ready_after(Turn::START).map(|(_, slot)| name(slot)).collect();
         same("ready", ready, self.model.ready())?;
         let mut delays = Vec::new();
         let mut leases = Vec::new();
@@ -523,10 +526,11 @@ impl World {
         same("auto_created", self.engine.is_auto_created(), model.auto_created)?;
         let flags = [status.paused, status.closed, status.drained];
         same("paused, closed, drained", flags, [model.paused, model.closed, model.is_drained()])?;
-        let head = model.ready().first().and_then(|key| match model.items[key].place {
-            model::Place::Ready(turn) => Some(now - turn.since),
+        let positions = model.items.values().filter_map(|item| match item.place {
+            model::Place::Ready(position) => Some((position.rv, now - position.since)),
             _ => None,
         });
+        let head = positions.min().map(|(_, age)| age);
         same("oldest ready", status.oldest_ready_age.map(model::micros), head)?;
         let unparked = model.items.values().filter(|item| !item.is_parked());
         let oldest = unparked.filter_map(|item| item.changes.first()).min();

@@ -5,6 +5,7 @@ use deltaq_engine::event::{Ending, EventKind, Leased, Queued, ReplaceCounts, Rep
 use deltaq_engine::id::{Rv, Slot};
 use deltaq_engine::limits::{LIFE_SKIP_EVENTS, RV_MAX};
 use deltaq_engine::lives::{Birth, LifeId};
+use deltaq_engine::schedule::HeadStart;
 use deltaq_engine::snapshot::{KeyState, RemovedKey};
 use deltaq_engine::{NoNumbers, Restore};
 
@@ -297,7 +298,12 @@ fn a_removal_covers_all_events_up_to_it() {
     let again = |rv| Event {
         rv,
         at: fixture.now(),
-        kind: EventKind::Queued(Queued { key: key("a"), due: None, rate_limited: false }),
+        kind: EventKind::Queued(Queued {
+            key: key("a"),
+            due: None,
+            rate_limited: false,
+            head_start: HeadStart::NONE,
+        }),
         views: ViewChanges::default(),
         sequence: None,
     };

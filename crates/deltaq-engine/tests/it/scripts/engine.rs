@@ -16,7 +16,7 @@ use deltaq_engine::object_version::ObjectVersion;
 use deltaq_engine::pointer::Pointer;
 use deltaq_engine::rate_limit::{ItemExponential, RateLimiter};
 use deltaq_engine::refusal::Refusal;
-use deltaq_engine::schedule::{Place, ScheduleState};
+use deltaq_engine::schedule::{Place, ScheduleState, Turn};
 use deltaq_engine::table::Entry;
 use deltaq_engine::time::Time;
 use deltaq_engine::view::View;
@@ -24,6 +24,7 @@ use deltaq_engine::{Queue, ScanCursor};
 use deltaq_types::Mode;
 
 use super::command::{Change, Command, Keyed, Options, Selection};
+use super::order::{head_start, order};
 use super::script::{Leases, Target};
 use super::{duration, reply};
 use reply::{Places, Reply};
@@ -75,7 +76,8 @@ impl Target for Engine {
         let mut places = Places { version: version(self.queue.resource_version()), ..Places::default() };
         let (table, schedule) = (self.queue.table(), self.queue.schedule());
         let key = |entry: &Entry| entry.key.to_string();
-        places.ready = schedule.ready().filter_map(|(_, slot)| table.at(slot).map(key)).collect();
+        places.ready =
+            self.queue.ready_after(Turn::START).filter_map(|(_, slot)| table.at(slot).map(key)).collect();
         let delayed = self.queue.delayed_after((Time::default(), Rv::ZERO));
         let delayed = delayed.filter_map(|(_, _, slot)| table.at(slot));
         let delayed = delayed.filter(|entry| entry.schedule_state.is_delayed());
@@ -202,6 +204,7 @@ impl Engine {
             debounce: keyed.options.duration("debounce").map(|quiet| {
                 Quiet::new(quiet, keyed.options.duration("max_wait")).expect("max_wait is not shorter")
             }),
+            head_start: keyed.options.get("head_start").map(head_start),
             final_state_unknown: keyed.options.flag("final_state_unknown"),
             rate_limited: keyed.options.flag("rate_limited"),
             trace: None,
@@ -520,6 +523,7 @@ fn configured(config: &Config, options: &Options) -> Config {
             "max_deletes" => config.max_deletes = options.number(name),
             "backoff" => config.rate_limiter = exponential(value),
             "debounce" => config.debounce = debounce(value),
+            "order" => config.order = order(value),
             other => panic!("no setting is called {other:?}"),
         }
     }

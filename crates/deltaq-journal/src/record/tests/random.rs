@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use deltaq_engine::LastReplace;
 use deltaq_engine::command::Outcome;
-use deltaq_engine::config::{AdmissionText, Config, Debounce, Follow};
+use deltaq_engine::config::{AdmissionText, Config, Debounce, Follow, Order, OrderValue};
 use deltaq_engine::delta::{Delta, DeltaKind, Provenance};
 use deltaq_engine::event::{
     Appended, Disposition, Due, Ending, Event, EventKind, Failure, Leased, Origin, Queued, ReplaceCounts,
@@ -24,7 +24,8 @@ use deltaq_engine::object_version::ObjectVersion;
 use deltaq_engine::pointer::Pointer;
 use deltaq_engine::rate_limit::{BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
 use deltaq_engine::schedule::{
-    Backoff, Delay, EventId, Lease, NotBefore, OpenWindow, Place, ReadyPosition, ScheduleState, Window,
+    Backoff, Delay, EventId, HeadStart, Lease, NotBefore, OpenWindow, Place, ReadyPosition, ScheduleState,
+    Window,
 };
 use deltaq_engine::snapshot::{
     KeyState, QueueState, RememberedVersion, SettledLeases, SourceHistory, SourceRecord,
@@ -32,7 +33,7 @@ use deltaq_engine::snapshot::{
 use deltaq_engine::time::Time;
 use deltaq_engine::trace::{Trace, TraceContext};
 use deltaq_engine::view::{Passage, View};
-use deltaq_types::range::{CENTURY, HOURS_12, SEC};
+use deltaq_types::range::{CENTURY, HEAD_START_MAX, HOUR, HOURS_12, SEC};
 use deltaq_types::{Bucket, Mode, RawObject, Retention};
 use fastrand::Rng;
 
@@ -156,6 +157,7 @@ impl Dice {
             origin: self.origin(),
             provenance: self.provenance(),
             due: self.maybe(Self::due),
+            head_start: self.head_start(),
             object: self.object(),
         }
     }
@@ -187,6 +189,7 @@ impl Dice {
                 key: self.key(),
                 due: self.maybe(Self::due),
                 rate_limited: self.0.bool(),
+                head_start: self.head_start(),
             }),
             2 => EventKind::Failed { key: self.key() },
             3 => EventKind::Dropped { key: self.key(), origin: self.origin() },
@@ -268,6 +271,10 @@ impl Dice {
         if self.0.bool() { Due::At(self.time()) } else { Due::Window(Box::new(self.window())) }
     }
 
+    fn head_start(&mut self) -> HeadStart {
+        HeadStart::from_micros(self.0.i64(..) >> self.0.u32(0..64))
+    }
+
     fn window(&mut self) -> Window {
         Window { first: self.time(), quiet_until: self.time(), latest: self.time() }
     }
@@ -281,6 +288,7 @@ impl Dice {
             worker: self.maybe(Self::name),
             pop_id: self.maybe(Self::text),
             former: self.turn(),
+            head_start: self.head_start(),
             dropped_delay: self.maybe(Self::delay),
             new_change: self.maybe(Self::time),
             later_change: self.maybe(Self::event_id),
@@ -308,6 +316,8 @@ impl Dice {
             last_error: self.maybe(Self::text),
             failure_expiry: self.maybe(|dice| (dice.time(), dice.rv())),
             oldest_change: self.maybe(Self::event_id),
+            head_start: self.head_start(),
+            ..Backoff::default()
         };
         ScheduleState::new(place, failures, attempt, backoff)
     }
@@ -412,6 +422,7 @@ impl Dice {
             max_failures: self.0.u32(..),
             rate_limiter: self.rate_limiter(),
             debounce: debounce.filter(|_| mode != Mode::Events),
+            order: self.maybe(Self::order),
             resync_period: resync_period.filter(|_| mode != Mode::Keys),
             max_keys: self.0.usize(1..=1_000_000_000),
             max_object_bytes: self.0.usize(2..=1 << 30),
@@ -427,6 +438,28 @@ impl Dice {
             array_keys: self.array_keys(),
             follow: self.maybe(|dice| Arc::new(dice.follow())),
         }
+    }
+
+    fn order(&mut self) -> Order {
+        let pointer = Pointer::parse("/p", false).unwrap();
+        let value = match self.0.u8(..3) {
+            0 => None,
+            1 => Some(OrderValue::HeadStart { pointer, default: self.set_head_start() }),
+            _ => {
+                let step = self.maybe(|dice| Duration::from_micros(dice.0.u64(1..=HOUR)));
+                Some(OrderValue::Priority { pointer, step })
+            }
+        };
+        Order {
+            value,
+            initial_list: self.maybe(Self::set_head_start),
+            resync: self.maybe(Self::set_head_start),
+        }
+    }
+
+    fn set_head_start(&mut self) -> HeadStart {
+        let most = HEAD_START_MAX.cast_signed();
+        HeadStart::from_micros(self.0.i64(-most..=most))
     }
 
     fn follow(&mut self) -> Follow {

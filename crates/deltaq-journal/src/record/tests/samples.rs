@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use deltaq_engine::LastReplace;
 use deltaq_engine::command::Outcome;
-use deltaq_engine::config::{AdmissionText, Config, Debounce, Follow};
+use deltaq_engine::config::{AdmissionText, Config, Debounce, Follow, Order, OrderValue};
 use deltaq_engine::delta::{Delta, DeltaKind, Provenance};
 use deltaq_engine::event::{
     Appended, Disposition, Due, Ending, Event, EventKind, Failure, Leased, Origin, Queued, ReplaceCounts,
@@ -24,7 +24,8 @@ use deltaq_engine::object_version::ObjectVersion;
 use deltaq_engine::pointer::Pointer;
 use deltaq_engine::rate_limit::{BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
 use deltaq_engine::schedule::{
-    Backoff, Delay, EventId, Lease, NotBefore, OpenWindow, Place, ReadyPosition, ScheduleState, Window,
+    Backoff, Delay, EventId, HeadStart, Lease, NotBefore, OpenWindow, Place, ReadyPosition, ScheduleState,
+    Window,
 };
 use deltaq_engine::snapshot::{
     KeyState, QueueState, RememberedVersion, RemovedKey, SettledLeases, SourceHistory, SourceRecord,
@@ -67,6 +68,7 @@ fn appended(delta: DeltaKind, source: Option<&str>, owner: Option<&str>) -> Appe
         origin: Origin::Call,
         provenance: Provenance::new(source.map(Into::into), owner.map(Into::into), None),
         due: None,
+        head_start: HeadStart::NONE,
         object: Object::from_valid(r#"{"key":"sku-1","price":12.50}"#),
     }
 }
@@ -99,6 +101,7 @@ fn appends() -> Vec<EventKind> {
         Appended { origin: Origin::InitialReplace, ..plain.clone() },
         Appended { origin: Origin::Resync, due: Some(Due::At(at(60))), ..plain.clone() },
         Appended { due: Some(Due::Window(Box::new(window()))), ..plain.clone() },
+        Appended { head_start: HeadStart::from_micros(-600_000_000), ..plain.clone() },
         Appended { provenance: traced, ..plain },
     ];
     all.map(EventKind::Appended).to_vec()
@@ -134,16 +137,14 @@ pub(super) fn kinds() -> Vec<EventKind> {
     let erp: Source = "erp".into();
     let object = Object::from_valid("{}");
     let leased = Leased { key: key(), deadline: at(60), worker: None, pop_id: None };
+    let queued = Queued { key: key(), due: None, rate_limited: false, head_start: HeadStart::NONE };
     let ended = ReplaceEnded { source: None, first: false, aborted: true, counts: ReplaceCounts::default() };
     let mut kinds = appends();
     kinds.extend([
-        EventKind::Queued(Queued { key: key(), due: None, rate_limited: false }),
-        EventKind::Queued(Queued { key: key(), due: Some(Due::At(at(60))), rate_limited: true }),
-        EventKind::Queued(Queued {
-            key: key(),
-            due: Some(Due::Window(Box::new(window()))),
-            rate_limited: false,
-        }),
+        EventKind::Queued(queued.clone()),
+        EventKind::Queued(Queued { head_start: HeadStart::class(7), ..queued.clone() }),
+        EventKind::Queued(Queued { due: Some(Due::At(at(60))), rate_limited: true, ..queued.clone() }),
+        EventKind::Queued(Queued { due: Some(Due::Window(Box::new(window()))), ..queued }),
         EventKind::Failed { key: key() },
         EventKind::Dropped { key: key(), origin: Origin::Call },
         EventKind::Dropped { key: key(), origin: Origin::Replace },
@@ -256,6 +257,14 @@ pub(super) fn full_config() -> Config {
             delivers_deletes_now: true,
             debounces_lists: true,
         }),
+        order: Some(Order {
+            value: Some(OrderValue::HeadStart {
+                pointer: Pointer::parse("/urgent_for", false).unwrap(),
+                default: HeadStart::from_micros(-1_000_000),
+            }),
+            initial_list: Some(HeadStart::from_micros(-600_000_000)),
+            resync: Some(HeadStart::from_micros(300_000_000)),
+        }),
         resync_period: Some(Duration::from_hours(36)),
         max_keys: 1,
         max_object_bytes: 2,
@@ -306,6 +315,8 @@ fn backoff() -> Backoff {
         last_error: Some("HTTP 500: \"no\"".into()),
         failure_expiry: Some((at(86_442), Rv::new(42))),
         oldest_change: Some(EventId { rv: Rv::new(38), at: at(38) }),
+        head_start: HeadStart::from_micros(600_000_000),
+        ..Backoff::default()
     }
 }
 
@@ -379,6 +390,7 @@ fn leases(turn: ReadyPosition) -> [Lease; 2] {
         worker: None,
         pop_id: None,
         former: turn,
+        head_start: HeadStart::NONE,
         dropped_delay: None,
         new_change: None,
         later_change: None,
@@ -387,6 +399,7 @@ fn leases(turn: ReadyPosition) -> [Lease; 2] {
         worker: Some("worker-1".into()),
         pop_id: Some("p-77".into()),
         former: ReadyPosition { rv: Rv::new(41), since: at(41), added: at(39) },
+        head_start: HeadStart::from_micros(-1),
         dropped_delay: Some(Delay { due: at(50), rv: Rv::new(39) }),
         new_change: Some(at(43)),
         later_change: Some(EventId { rv: Rv::new(42), at: at(42) }),
