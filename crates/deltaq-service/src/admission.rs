@@ -221,6 +221,11 @@ impl Admission {
         Ok(Self { schema, prune: rules.prune.clone() })
     }
 
+    /// Approximate size in memory in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.schema.as_ref().map_or(0, Schema::bytes)
+    }
+
     /// The admitted object; `None` if admission does not change it. If `validates` is false, the object does not have
     /// to satisfy the schema. An object may have up to `bytes_max` bytes.
     ///

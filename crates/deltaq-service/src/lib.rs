@@ -20,6 +20,7 @@ pub mod registry;
 
 mod author;
 mod calls;
+mod compiled_schemas;
 mod follow;
 mod followed_events;
 mod grants;

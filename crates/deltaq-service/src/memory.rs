@@ -12,8 +12,13 @@ use std::sync::{Arc, Weak};
 use deltaq_engine::room::Room;
 use parking_lot::Mutex;
 
+use crate::compiled_schemas::CompiledSchemas;
+
 /// One token may hold this many quarters of what the others leave.
 const QUARTERS: usize = 3;
+
+/// The compiled schemas may take this part of what the queues may hold.
+const SCHEMAS_PART: usize = 4;
 
 /// The memory of all queues of a server.
 #[derive(Debug)]
@@ -23,6 +28,8 @@ pub struct Memory {
     /// The sum of [`Owner::counted`].
     counted: AtomicUsize,
     owners: Mutex<HashMap<Option<Arc<str>>, Weak<Owner>>>,
+    /// The compiled schemas of the queues, which take memory of their own.
+    pub(crate) schemas: Arc<CompiledSchemas>,
 }
 
 /// The queues that one token has created, or that were created without a token.
@@ -53,7 +60,8 @@ impl Memory {
     /// Creates the memory of queues that may hold this many bytes.
     #[must_use]
     pub fn new(max: usize) -> Self {
-        Self { max, counted: AtomicUsize::new(0), owners: Mutex::default() }
+        let schemas = Arc::new(CompiledSchemas::new(max / SCHEMAS_PART));
+        Self { max, counted: AtomicUsize::new(0), owners: Mutex::default(), schemas }
     }
 
     /// The bytes of a new queue, which holds none yet.

@@ -284,7 +284,8 @@ impl Handle {
     /// The admission rules of these settings, if they have any.
     #[must_use]
     pub fn admission(&self, config: &Config) -> Option<Arc<QueueAdmission>> {
-        config.admission.as_ref().map(|text| self.admission.of(self.name(), text))
+        let schemas = &self.context.memory.schemas;
+        config.admission.as_ref().map(|text| self.admission.of(self.name(), text, schemas))
     }
 
     /// Reads the queue. The result depends only on durable events, because the read waits for the commit of all

@@ -133,7 +133,8 @@ impl AdmissionRules {
                     // The bytes count until the work ends, even if the caller disconnects.
                     let _counted = account;
                     let mut some = Vec::new();
-                    let mut reader = Reader::new(&config, Some(rules.compiled()?));
+                    let compiled = rules.compiled()?;
+                    let mut reader = Reader::new(&config, Some(&compiled));
                     read_some(&mut reader, &received, start, length, &read, &mut some)?;
                     Ok::<_, Problem>((some, reader.grown))
                 };

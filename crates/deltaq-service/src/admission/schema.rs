@@ -18,12 +18,19 @@ use super::limits::{
 };
 use super::prune::Paths;
 
+/// The first limit for the compiled regular expressions of a schema, in bytes.
+const PATTERN_BYTES_FIRST: usize = 16 << 10;
+/// Approximate size of a compiled schema for each byte of its text, without its regular expressions.
+const BYTES_OF_A_BYTE: usize = 16;
+
 /// A compiled schema.
 pub struct Schema {
     text: RawObject,
     validator: Validator,
     cost: Cost,
     defaults: Option<Defaults>,
+    /// Approximate size of the compiled regular expressions in bytes.
+    pattern_bytes: usize,
 }
 
 /// A violation: a location where an object does not satisfy a schema.
@@ -35,6 +42,29 @@ pub struct Violation {
     pub schema_pointer: String,
     /// What is wrong, in at most [`VIOLATION_CHARS_MAX`] characters.
     pub detail: String,
+}
+
+/// Compiles a schema whose regular expressions take at most `bytes_max` bytes each. Returns also what each takes at most: nothing reports
+/// their size, so smaller limits are tried first.
+fn compiled(schema: &Value, bytes_max: usize) -> Result<(Validator, usize), ValidationError<'static>> {
+    let mut limit = PATTERN_BYTES_FIRST.min(bytes_max);
+    loop {
+        // A backtracking engine could run forever. This engine takes linear time.
+        let patterns = PatternOptions::regex().size_limit(limit).dfa_size_limit(limit);
+        let options = jsonschema::options()
+            .with_retriever(Nothing)
+            .should_validate_formats(true)
+            .with_pattern_options(patterns);
+        match options.build(schema) {
+            Ok(validator) => return Ok((validator, 2 * limit)),
+            Err(error) if limit == bytes_max || !is_about_a_pattern(&error) => return Err(error),
+            Err(_) => limit = bytes_max.min(8 * limit),
+        }
+    }
+}
+
+fn is_about_a_pattern(error: &ValidationError<'_>) -> bool {
+    matches!(error.kind(), ValidationErrorKind::Format { format } if format == "regex")
 }
 
 impl Schema {
@@ -64,28 +94,27 @@ impl Schema {
         let wrong = |detail: String| Error::Schema { pointer: String::new(), detail };
         let document = Document::parse(&text).map_err(|error| wrong(error.to_string()))?;
         let cost = cost(&document)?;
-        let pattern_bytes = PATTERN_BYTES_MAX.min(PATTERNS_BYTES_MAX / cost.patterns.max(1));
-        let patterns = PatternOptions::regex().size_limit(pattern_bytes).dfa_size_limit(pattern_bytes);
-        let validator = jsonschema::options()
-            .with_retriever(Nothing)
-            .should_validate_formats(true)
-            // A backtracking engine could run forever. This engine takes linear time.
-            .with_pattern_options(patterns)
-            .build(&document.to_value())
-            .map_err(|error| Error::Schema {
+        let bytes_max = PATTERN_BYTES_MAX.min(PATTERNS_BYTES_MAX / cost.patterns.max(1));
+        let (validator, pattern_bytes) =
+            compiled(&document.to_value(), bytes_max).map_err(|error| Error::Schema {
                 pointer: error.instance_path().as_str().to_owned(),
-                detail: match error.kind() {
-                    ValidationErrorKind::Format { format } if format == "regex" => {
-                        shortened(&format_args!(
-                            "{} can't be matched in linear time, or has more than {pattern_bytes} bytes once compiled",
-                            error.instance()
-                        ))
-                    }
-                    _ => shortened(&error),
+                detail: if is_about_a_pattern(&error) {
+                    shortened(&format_args!(
+                        "{} can't be matched in linear time, or has more than {bytes_max} bytes once compiled",
+                        error.instance()
+                    ))
+                } else {
+                    shortened(&error)
                 },
             })?;
         let defaults = Defaults::of(&document).map_err(|_endless| Error::Defaults)?;
-        Ok(Self { text: RawObject::from_valid(text), validator, cost, defaults })
+        let pattern_bytes = pattern_bytes * cost.patterns;
+        Ok(Self { text: RawObject::from_valid(text), validator, cost, defaults, pattern_bytes })
+    }
+
+    /// Approximate size in memory in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.text.as_str().len() * BYTES_OF_A_BYTE + self.pattern_bytes
     }
 
     /// The text, without white space between its tokens.

@@ -3,7 +3,7 @@
 //! A check may take a long time and can't be stopped. So only a few calls of a queue run checks at a time, and some
 //! more may wait. Further calls are refused, because they would hold permits that the calls of other queues need.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use deltaq_engine::config::AdmissionText;
 use parking_lot::Mutex;
@@ -11,6 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::admission::limits::{ADMISSIONS_MAX, ADMISSIONS_WAITING_MAX};
 use crate::admission::{self, Admission};
+use crate::compiled_schemas::{Compiled, CompiledSchemas};
 use crate::{Error, Name};
 
 /// The most recently compiled rules of a queue.
@@ -22,46 +23,63 @@ pub(crate) struct CompiledRules(Mutex<Option<Arc<QueueAdmission>>>);
 pub struct QueueAdmission {
     queue: Name,
     text: Arc<AdmissionText>,
-    /// The first call that needs the rules compiles them, which may take a second.
-    compiled: OnceLock<Result<Admission, admission::Error>>,
+    /// The first call that needs the rules compiles them, which may take a second. `None` again if they were dropped.
+    compiled: Mutex<Option<Result<Arc<Admission>, admission::Error>>>,
+    schemas: Arc<CompiledSchemas>,
     running: Arc<Semaphore>,
     waiting: Semaphore,
 }
 
 impl CompiledRules {
     /// The admission with these rules of the queue. Checks with earlier rules do not use its permits.
-    pub(crate) fn of(&self, queue: &Name, text: &Arc<AdmissionText>) -> Arc<QueueAdmission> {
+    pub(crate) fn of(
+        &self,
+        queue: &Name,
+        text: &Arc<AdmissionText>,
+        schemas: &Arc<CompiledSchemas>,
+    ) -> Arc<QueueAdmission> {
         let mut held = self.0.lock();
         match &*held {
             Some(held) if Arc::ptr_eq(&held.text, text) => held.clone(),
-            _ => held.insert(Arc::new(QueueAdmission::new(queue.clone(), text.clone()))).clone(),
+            _ => {
+                let (queue, text, schemas) = (queue.clone(), text.clone(), schemas.clone());
+                held.insert(Arc::new(QueueAdmission::new(queue, text, schemas))).clone()
+            }
         }
     }
 }
 
 impl QueueAdmission {
-    fn new(queue: Name, text: Arc<AdmissionText>) -> Self {
+    fn new(queue: Name, text: Arc<AdmissionText>, schemas: Arc<CompiledSchemas>) -> Self {
         let running = Arc::new(Semaphore::new(ADMISSIONS_MAX));
         let waiting = Semaphore::new(ADMISSIONS_WAITING_MAX);
-        Self { queue, text, compiled: OnceLock::new(), running, waiting }
+        Self { queue, text, compiled: Mutex::default(), schemas, running, waiting }
     }
 
     /// The compiled rules. The first call may take a second, so it must not run on a thread that serves connections.
     ///
     /// # Errors
     /// The schema can't be compiled. The first call logs the error.
-    pub fn compiled(&self) -> Result<&Admission, admission::Error> {
-        let compile = || {
-            Admission::compile(&self.text).inspect_err(|error| {
-                tracing::warn!(
-                    queue = %self.queue,
-                    %error,
-                    "this version of deltaq can't compile the stored schema of the queue, so the queue refuses objects until its \
-                     schema is set again"
-                );
-            })
-        };
-        self.compiled.get_or_init(compile).as_ref().map_err(Clone::clone)
+    pub fn compiled(self: &Arc<Self>) -> Result<Arc<Admission>, admission::Error> {
+        let mut held = self.compiled.lock();
+        if let Some(compiled) = &*held {
+            return compiled.clone();
+        }
+        let compiled = Admission::compile(&self.text).map(Arc::new).inspect_err(|error| {
+            tracing::warn!(
+                queue = %self.queue,
+                %error,
+                "this version of deltaq can't compile the stored schema of the queue, so the queue refuses objects until its \
+                 schema is set again"
+            );
+        });
+        *held = Some(compiled.clone());
+        drop(held);
+        if let Ok(compiled) = &compiled {
+            let owner: Arc<dyn Compiled> = self.clone();
+            self.schemas.note(&owner, compiled.bytes());
+        }
+        compiled
     }
 
     /// Waits for a permit, which is released when it is dropped.
@@ -75,6 +93,15 @@ impl QueueAdmission {
         let full = |_| Error::TooManyAdmissions { limit: ADMISSIONS_WAITING_MAX };
         let _waiting = self.waiting.try_acquire().map_err(full)?;
         self.running.clone().acquire_owned().await.map_err(|_closed| Error::Draining)
+    }
+}
+
+impl Compiled for QueueAdmission {
+    fn drop_compiled(&self) {
+        // Rules that are being compiled at this moment are noted afterwards.
+        if let Some(mut compiled) = self.compiled.try_lock() {
+            *compiled = None;
+        }
     }
 }
 
@@ -94,7 +121,7 @@ mod tests {
     }
 
     fn of(compiled: &CompiledRules, text: &Arc<AdmissionText>) -> Arc<QueueAdmission> {
-        compiled.of(&"prices".parse().unwrap(), text)
+        compiled.of(&"prices".parse().unwrap(), text, &Arc::new(CompiledSchemas::new(usize::MAX)))
     }
 
     #[test]
@@ -113,6 +140,35 @@ mod tests {
         let log = std::fs::read_to_string(log.path()).unwrap();
         assert_eq!(log.matches("can't compile").count(), 1, "{log}");
         assert!(log.contains("queue=prices"), "{log}");
+    }
+
+    #[test]
+    fn the_largest_rules_are_dropped_and_compiled_again() {
+        let of_bytes = |bytes: usize| {
+            let schema = RawObject::from_valid(format!(r#"{{"title":"{}"}}"#, "x".repeat(bytes)));
+            Arc::new(AdmissionText::new(Some(schema), vec![]).unwrap())
+        };
+        let schemas = Arc::new(CompiledSchemas::new(100_000));
+        let queue = |bytes: usize| {
+            let (rules, name) = (CompiledRules::default(), "prices".parse().unwrap());
+            rules.of(&name, &of_bytes(bytes), &schemas)
+        };
+        let (small, large, third) = (queue(500), queue(4_000), queue(3_000));
+        let is_held = |queue: &Arc<QueueAdmission>| queue.compiled.lock().is_some();
+        let first = large.compiled().unwrap();
+        small.compiled().unwrap();
+        assert!(is_held(&large) && is_held(&small));
+        third.compiled().unwrap();
+        assert!(!is_held(&large) && is_held(&small) && is_held(&third));
+        assert!(!Arc::ptr_eq(&large.compiled().unwrap(), &first), "it is compiled again");
+        assert!(is_held(&large) && is_held(&small) && !is_held(&third));
+        let alone = queue(10_000);
+        alone.compiled().unwrap();
+        assert!(is_held(&alone) && !is_held(&large) && !is_held(&small));
+        drop(alone);
+        small.compiled().unwrap();
+        large.compiled().unwrap();
+        assert!(is_held(&large) && is_held(&small), "the rules of a deleted queue do not count");
     }
 
     #[tokio::test]
