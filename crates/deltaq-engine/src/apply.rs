@@ -29,7 +29,7 @@ use super::remembered::RememberedVersions;
 use super::schedule::{EventId, HeadStart, Lease, Place};
 use super::snapshot::{LastReplace, RememberedVersion};
 use super::state::State;
-use super::table::key_bytes;
+use super::table::{Entry, key_bytes};
 use super::time::Time;
 use super::view::{VersionChange, View};
 
@@ -158,7 +158,8 @@ impl State {
             self.held_bytes += key_bytes(&entry.key);
         }
         entry.changed = event.rv;
-        let bytes = changes_bytes(&event.kind).then(|| entry.content_bytes());
+        let measured = Measured::of(&event.kind);
+        let bytes = measured.bytes(entry);
         let (changes, owner) = (Changes::of(&entry.schedule_state), entry.owner().cloned());
         let before = View::ALL.map(|view| entry.version_in(view));
         let mut applied = match &event.kind {
@@ -172,9 +173,9 @@ impl State {
         self.track_changes(slot, changes, &event.kind, id);
         self.track_owner(slot, owner.as_ref());
         self.track_views(slot, before, event.rv, &mut applied)?;
-        if let Some(before) = bytes {
-            let after = self.table.at(slot).ok_or(NO_ENTRY)?.content_bytes();
-            self.held_bytes = self.held_bytes + after - before;
+        if measured != Measured::Nothing {
+            let after = measured.bytes(self.table.at(slot).ok_or(NO_ENTRY)?);
+            self.held_bytes = self.held_bytes + after - bytes;
         }
         applied.removed = self.drop_if_unused(slot, id)?;
         Ok(applied)
@@ -577,18 +578,40 @@ impl State {
     }
 }
 
-/// Whether the event may change the [content](Entry::content_bytes) of its key.
-const fn changes_bytes(kind: &EventKind) -> bool {
-    match kind {
-        EventKind::Leased(leased) => leased.worker.is_some() || leased.pop_id.is_some(),
-        EventKind::Appended(_)
-        | EventKind::Dropped { .. }
-        | EventKind::TakenOver { .. }
-        | EventKind::Settled { .. }
-        | EventKind::Forgotten { .. }
-        | EventKind::Removed { .. }
-        | EventKind::Seeded { .. } => true,
-        _ => false,
+/// The part of a key's memory that an event may change.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Measured {
+    Nothing,
+    /// The waiting deltas.
+    Waiting,
+    /// The names of a lease.
+    Names,
+    /// All of its [content](Entry::content_bytes).
+    Content,
+}
+
+impl Measured {
+    const fn of(kind: &EventKind) -> Self {
+        match kind {
+            EventKind::Appended(_) => Self::Waiting,
+            EventKind::Leased(leased) if leased.worker.is_some() || leased.pop_id.is_some() => Self::Names,
+            EventKind::Dropped { .. }
+            | EventKind::TakenOver { .. }
+            | EventKind::Settled { .. }
+            | EventKind::Forgotten { .. }
+            | EventKind::Removed { .. }
+            | EventKind::Seeded { .. } => Self::Content,
+            _ => Self::Nothing,
+        }
+    }
+
+    fn bytes(self, entry: &Entry) -> usize {
+        match self {
+            Self::Nothing => 0,
+            Self::Waiting => entry.waiting.held_bytes(),
+            Self::Names => entry.schedule_state.text_bytes(),
+            Self::Content => entry.content_bytes(),
+        }
     }
 }
 

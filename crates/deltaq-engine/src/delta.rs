@@ -256,8 +256,11 @@ impl Deltas {
     /// Bytes that the deltas take in memory.
     pub(super) fn held_bytes(&self) -> usize {
         let Some(list) = &self.0 else { return 0 };
-        let provenances = list.newer.as_ref().map_or(0, |newer| newer.provenance_bytes);
-        list.bytes() + list.len() * DELTA_BYTES + list.oldest.provenance.bytes() + provenances
+        let newer = list
+            .newer
+            .as_ref()
+            .map_or(0, |newer| newer.bytes + newer.provenance_bytes + newer.deltas.len() * DELTA_BYTES);
+        DELTA_BYTES + list.oldest.object.bytes() + list.oldest.provenance.bytes() + newer
     }
 
     /// The oldest delta.

@@ -44,10 +44,11 @@ impl Queue {
 
     /// The bytes that a call adds at most.
     fn most_bytes_of_call(&self, call: &Call) -> usize {
-        let deleted = call.object.is_none() && self.state().config.rules().keeps_every_delta;
-        let newest =
-            self.state().table.get(call.key.as_str()).filter(|_| deleted).and_then(Entry::newest_object);
-        new_bytes(&call.key, call.object.as_ref().or(newest)) + name_bytes(call)
+        let mut object = call.object.as_ref();
+        if object.is_none() && self.state().config.rules().keeps_every_delta {
+            object = self.state().table.get(call.key.as_str()).and_then(Entry::newest_object);
+        }
+        new_bytes(&call.key, object) + name_bytes(call)
     }
 
     /// Refuses known objects that take more memory than there is. Objects that the queue has are not counted.
