@@ -51,9 +51,7 @@ def head_start_text(head_start: Duration) -> str:
     return f"-{duration_text(-seconds)}" if seconds < 0 else duration_text(seconds)
 
 
-def waits_text(
-    delay: Duration | None, debounce: Duration | None, max_wait: Duration | None, head_start: Duration | None
-) -> dict[str, str | None]:
+def waits_text(delay: Duration | None, debounce: Duration | None, max_wait: Duration | None, head_start: Duration | None) -> dict[str, str | None]:
     """The waits and the head start of a produce call as query parameters."""
     waits = {"delay": delay, "debounce": debounce, "max_wait": max_wait}
     texts = {name: None if wait is None else duration_text(wait) for name, wait in waits.items()}
