@@ -17,6 +17,7 @@ for name, durations in {
     "duration-wait": ["0s", "1us", "25ms", "0100ms"],
     "duration-lease": ["1s", "1500ms", "30s", "060s", "12h", "43200000000us"],
     "duration-delay": DELAYS,
+    "duration-head-start": ["0s", "5ms", "10m", "-10m", "7d", "-7d"],
     "duration-text": ["1s", "1500ms", "30s", "10h", "7d"],
 }.items():
     schemathesis.openapi.format(name, strategies.sampled_from(durations))

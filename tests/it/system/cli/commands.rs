@@ -382,6 +382,21 @@ fn the_other_commands_reach_their_operations() {
 }
 
 #[test]
+fn changes_have_a_head_start() {
+    let server = Server::in_memory();
+    let object = |key: &str| json!({"key": key}).to_string();
+    for key in ["a", "b", "c"] {
+        server.run(&["add", "q", &object(key)]).ok();
+    }
+    server.run(&["add", "q", &object("d"), "--head-start", "1h"]).ok();
+    server.run(&["update", "q", &object("b"), "--head-start", "30m"]).ok();
+    server.run(&["delete", "q", &object("a"), "--head-start=-1h"]).ok();
+    let ready = server.run(&["items", "q", "--state", "ready", "-o", "name"]).ok();
+    assert_eq!(ready.split_whitespace().collect::<Vec<_>>(), ["d", "b", "a", "c"], "the place only improves");
+    assert_eq!(server.json(&["explain", "q", "d"])["head_start_ms"], 3_600_000);
+}
+
+#[test]
 fn changes_are_debounced() {
     let server = Server::in_memory();
     let object = |key: &str| json!({"key": key}).to_string();
