@@ -5,6 +5,7 @@
 //! loaded again from its journal. In a replay it returns [`Misfit`], and the load fails with an error that names the
 //! row.
 
+mod measured;
 mod order;
 mod settle;
 
@@ -13,6 +14,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::measured::Measured;
 use super::config::Config;
 use super::delta::{self, Delta, Deltas};
 use super::event::{
@@ -29,7 +31,7 @@ use super::remembered::RememberedVersions;
 use super::schedule::{EventId, HeadStart, Lease, Place};
 use super::snapshot::{LastReplace, RememberedVersion};
 use super::state::State;
-use super::table::{Entry, key_bytes};
+use super::table::key_bytes;
 use super::time::Time;
 use super::view::{VersionChange, View};
 
@@ -574,43 +576,6 @@ impl State {
     fn take_from_bucket(&mut self, rate_limited: bool, at: Time) {
         if rate_limited {
             self.bucket = self.config.rate_limiter.wait("", 1, self.bucket, at).1;
-        }
-    }
-}
-
-/// The part of a key's memory that an event may change.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Measured {
-    Nothing,
-    /// The waiting deltas.
-    Waiting,
-    /// The names of a lease.
-    Names,
-    /// All of its [content](Entry::content_bytes).
-    Content,
-}
-
-impl Measured {
-    const fn of(kind: &EventKind) -> Self {
-        match kind {
-            EventKind::Appended(_) => Self::Waiting,
-            EventKind::Leased(leased) if leased.worker.is_some() || leased.pop_id.is_some() => Self::Names,
-            EventKind::Dropped { .. }
-            | EventKind::TakenOver { .. }
-            | EventKind::Settled { .. }
-            | EventKind::Forgotten { .. }
-            | EventKind::Removed { .. }
-            | EventKind::Seeded { .. } => Self::Content,
-            _ => Self::Nothing,
-        }
-    }
-
-    fn bytes(self, entry: &Entry) -> usize {
-        match self {
-            Self::Nothing => 0,
-            Self::Waiting => entry.waiting.held_bytes(),
-            Self::Names => entry.schedule_state.text_bytes(),
-            Self::Content => entry.content_bytes(),
         }
     }
 }

@@ -44,6 +44,12 @@ fn full() -> Value {
             "jitter": 0.5
         },
         "debounce": {"quiet": "2s", "max_wait": "10s", "deletes": "now", "lists": true},
+        "order": {
+            "head_start": null,
+            "priority": {"pointer": "/priority", "step": "1m"},
+            "initial_list": "-10m",
+            "resync": "-5m"
+        },
         "resync_period": "10h",
         "max_keys": 11,
         "max_object_bytes": 1000,
