@@ -168,6 +168,9 @@ impl Entry {
     /// A copy of the key's state. The objects are shared.
     #[must_use]
     pub fn state(&self) -> KeyState {
+        let mut schedule_state = self.schedule_state.clone();
+        // A checkpoint has no turn: the restored key gets it from the rest.
+        schedule_state.take_turn();
         KeyState {
             key: self.key.clone(),
             rv: self.changed,
@@ -175,7 +178,7 @@ impl Entry {
             known: self.known.as_deref().cloned(),
             waiting: self.waiting.to_vec(),
             leased: self.leased.to_vec(),
-            schedule_state: self.schedule_state.clone(),
+            schedule_state,
             initial_pending: self.initial_pending.map(|pending| Rv::new(pending.get())),
         }
     }

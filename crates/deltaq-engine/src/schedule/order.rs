@@ -178,7 +178,8 @@ impl ScheduleState {
         self.backoff.is_some() && matches!(self.place, Place::Ready(_))
     }
 
-    fn take_turn(&mut self) -> Option<Turn> {
+    /// Removes the turn.
+    pub(crate) fn take_turn(&mut self) -> Option<Turn> {
         let turn = self.turn()?;
         self.set_backoff(|backoff| backoff.turn = None);
         Some(turn)
