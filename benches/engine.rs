@@ -150,7 +150,7 @@ impl Bench {
     /// Pops and acknowledges all ready keys.
     fn drain(&mut self) -> Vec<u64> {
         let mut parts_us = Vec::new();
-        while self.queue.has_ready() {
+        while self.queue.has_ready(Time::from_micros(self.now_us)) {
             let start_us = self.clock.monotonic_us();
             (0..READY).for_each(|_| self.pop_and_ack());
             parts_us.push(self.clock.monotonic_us() - start_us);

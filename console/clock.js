@@ -1,6 +1,6 @@
 // The clock of the server, for ages: the clock of the browser may be wrong.
 
-/** The header Date has whole seconds, and a reply takes a while, so smaller differences say nothing. In milliseconds. */
+/** Smaller differences say nothing: the header Date has whole seconds. In milliseconds. */
 const TOLERANCE = 2000;
 let ahead = 0;
 

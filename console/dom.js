@@ -54,7 +54,7 @@ export function showAgain(element, ...children) {
   if (focused !== null) [...element.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused)?.focus({ preventScroll: true });
 }
 
-/** A text as nodes. An unseen character is spelled out, so it can neither hide nor reorder. */
+/** A text as nodes. Unseen characters are spelled out: they can neither hide nor reorder. */
 export function seen(text, isLine = true) {
   return spelled(text, isLine ? UNSEEN_IN_LINE : UNSEEN);
 }

@@ -37,9 +37,10 @@ function adviceOf({ explain, status, settings: { mode } }) {
     case "backing_off": case "delayed": case "debouncing": return "It becomes ready by itself. “Deliver now” makes it ready at once.";
     case "leased": return "If the worker is gone, the key returns when its lease ends, or at once if you release it.";
     case "paused": return "Workers get it when somebody resumes the queue.";
+    case "queue_limit": return "Workers get it when they settle another.";
+    case "rate_limited": return "The rate of the queue delivers it.";
     case "closed": return "Its delay does not end while the queue is closed.";
-    case "queued":
-    case "next": return status.leased === 0 && status.waiters === 0 ? "No worker of this queue is waiting or working. Start one." : `${counted(status.waiters, "pop")} of workers ${status.waiters === 1 ? "waits" : "wait"}, ${counted(status.leased, "key")} ${status.leased === 1 ? "is" : "are"} being worked on.`;
+    case "queued": case "next": return status.leased === 0 && status.waiters === 0 ? "No worker of this queue is waiting or working. Start one." : `${counted(status.waiters, "pop")} of workers ${status.waiters === 1 ? "waits" : "wait"}, ${counted(status.leased, "key")} ${status.leased === 1 ? "is" : "are"} being worked on.`;
     case "nothing_waits": return "The workers have acknowledged its newest change.";
     default: return "Check the spelling of the key, or whether its producer has sent it.";
   }
@@ -204,7 +205,7 @@ function commands(queue, key) {
   return h("details", { class: "commands" }, h("summary", null, "As curl"), h("dl", null, list.map(([title, text]) => h("div", null, h("dt", null, title), h("dd", null, h("code", { class: "block" }, seen(text)), copyButton(text))))));
 }
 
-/** All that is read about a key. What is as `before` is not read again: an object may have a megabyte. */
+/** All about a key. What is as `before` is not read again: an object may have a megabyte. */
 async function readKey(queue, key, signal, before) {
   const { settings, status, incarnation } = await get(queuePath(queue), { signal });
   const one = async (list, query = {}) => (await get(queuePath(queue, list), { query: { key, ...query }, raw: OBJECTS, signal })).items[0] ?? null;
@@ -220,7 +221,8 @@ async function readKey(queue, key, signal, before) {
   return { known: null, latest: null, ...Object.fromEntries(views.map((view, index) => [view, found[index]])), mark, incarnation, settings, status, explain, item };
 }
 
-const REASONS = { leased: "leased", delayed: "delayed", debouncing: "delayed", backing_off: "delayed", parked: "parked", paused: "paused", closed: "closed", queued: "ready", next: "ready", nothing_waits: "acknowledged", unknown: "unknown" };
+// The states whose names differ from the reason.
+const STATES = { debouncing: "delayed", backing_off: "delayed", queue_limit: "ready", rate_limited: "ready", queued: "ready", next: "ready", nothing_waits: "acknowledged" };
 
 function sections({ item, known, latest }, opened) {
   const leased = item?.leased_deltas ?? [];
@@ -265,8 +267,9 @@ export function keyView({ queue, key, head, body, signal, reload }) {
     setText(advice, adviceOf(found));
     if (found.mark === shown?.mark) return;
     shown = found;
-    setText(pill, REASONS[explain.reason] ?? explain.reason);
-    pill.className = `pill ${REASONS[explain.reason] ?? ""}`;
+    const state = STATES[explain.reason] ?? explain.reason;
+    setText(pill, state);
+    pill.className = `pill ${state}`;
     const buttons = remedies({ queue, key, found, who, refresh: () => refresh(), problem, signal });
     show(actions, buttons);
     show(note, buttons.some((button) => button.disabled) && h("p", { class: "note" }, "Read only: the token ", foreign(who.name), " lacks the grant for this."));

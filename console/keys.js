@@ -9,7 +9,7 @@ import { failure, loading, stale, state } from "./states.js";
 import { number } from "./table.js";
 
 const PAGE = 100;
-/** Most empty pages that are read in a row. A filter may match few of many keys. */
+/** Most empty pages that are read in a row: a filter may match few keys. */
 const EMPTY_PAGES = 20;
 const TYPING_MS = 200;
 

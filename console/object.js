@@ -9,7 +9,7 @@ const COLOURED_MAX = 60_000;
 const PART = 20_000;
 /** Values that are compared: more would take longer than a tenth of a second. */
 const LEAVES_MAX = 5000;
-/** Larger objects are compared when the reader asks for it, not with each change. */
+/** Larger objects are compared only on demand. */
 const COMPARED_CHARS = 200_000;
 const CHANGES_SHOWN = 200;
 

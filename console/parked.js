@@ -161,7 +161,7 @@ export function parkedView({ queue, body, signal, reload }) {
     let changed = 0;
     let failed = null;
     try {
-      // A call is refused if it would concern another number of keys than the question has named.
+      // A call is refused if it would concern another number of keys than the question.
       const selections = isEverything ? [{ all: true, expected_count: keys }] : wanted.map((group) => ({ error: group.error, expected_count: group.keys }));
       for (const body of selections) changed += (await send(path, { body, signal, patience })).keys;
     } catch (error) {

@@ -1,4 +1,4 @@
-// One queue: the life of its keys, who feeds it, works on it and follows it, and the switches of an operator.
+// One queue: the life of its keys, its producers, workers and followers, and its switches.
 
 import { call, get, may, post, postOnce, queuePath, whoami } from "./api.js";
 import { confirm } from "./dialogs.js";

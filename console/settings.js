@@ -7,7 +7,7 @@ import { pretty } from "./object.js";
 const MEANINGS = {
   mode: "What a pop delivers.",
   key: "The place of the key in an object.",
-  version: "The place of the version in an object. Older versions change nothing.",
+  version: "The place of the version. Older ones change nothing.",
   known_objects: "Whether acknowledged objects are stored.",
   emit_replaced: "Whether a whole list queues Replaced, or Sync.",
   lease: "How long a worker may hold a key.",
@@ -15,6 +15,8 @@ const MEANINGS = {
   rate_limiter: "How long a key waits after a failure.",
   debounce: "Quiet times.",
   order: "Priority.",
+  max_leased: "The most leases.",
+  rate: "Keys per second.",
   resync_period: "How often all known objects are delivered again.",
   max_keys: "The most keys of the queue.",
   max_object_bytes: "The largest object, in bytes.",

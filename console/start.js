@@ -1,4 +1,4 @@
-// Loads the console. If a file does not arrive, the page says so, and loads again once it can.
+// Loads the console. If a file is missing, the page says so, and loads again later.
 
 import("./main.js").catch(async (error) => {
   const text = document.createElement("p");

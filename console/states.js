@@ -9,7 +9,7 @@ export function state(kind, title, text, ...actions) {
     h("h2", null, title), text && h("p", null, text), actions.length > 0 && h("p", { class: "actions" }, actions));
 }
 
-/** The place of content that loads. It appears only if the content takes long. */
+/** The place of content that loads, if that takes long. */
 export function loading(text = "Loading") {
   return h("div", { class: "state loading", "aria-busy": "true" }, h("p", null, text), h("div", { class: "bars", "aria-hidden": "true" }, h("i"), h("i"), h("i")));
 }

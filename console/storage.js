@@ -1,4 +1,4 @@
-// What the browser keeps: of this tab, and of all visits. What a browser refuses to keep lasts until the page ends.
+// What the browser keeps of this tab and of all visits. What it refuses lasts until the page ends.
 
 function storage(kept) {
   const values = new Map();

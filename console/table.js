@@ -22,7 +22,7 @@ export function table({ caption, columns, create, keyOf, onSort }) {
   /** Shows these items in this order. */
   const update = (items) => {
     const wanted = new Set(items.map(keyOf));
-    // Rows that go come first, so that the others stay where they are, with their focus.
+    // Rows that go come first, so that the others keep their place and focus.
     for (const [key, row] of rows) {
       if (!wanted.has(key)) {
         row.element.remove();

@@ -9,7 +9,7 @@ import { preview } from "./object.js";
 import { toKey } from "./routes.js";
 import { failure, stale } from "./states.js";
 
-/** Rows that are shown, and lines that are kept until they are shown. Older ones are left out. */
+/** Rows that are shown, and lines that are kept for them. Older ones are left out. */
 const ROWS = 200;
 const KEPT = 200;
 /** Characters of the lines that are kept: an object may have a megabyte. */
@@ -32,7 +32,7 @@ const OBJECTS = new Set(["object"]);
 const ROW = /^\{"type":"(Added|Updated|Deleted)"/;
 /** The version of a row is behind its key, before its object. */
 const VERSION = /^\{"type":"\w+","key":"(?:[^"\\]|\\.)*","resource_version":(\d+)(,"object":)?/;
-/** Only the start of a longer line is read: the browser's parser is faster, but keeps no text of the object. */
+/** Only the start of a longer line is read. The browser's parser is faster, but keeps no text. */
 const LONG = 4096;
 const TYPES = ["", "Added", "Updated", "Deleted"];
 const VIEWS = [["latest", "Accepted"], ["known", "Acknowledged"]];

@@ -532,6 +532,7 @@ fn the_schema_of_the_api_has_the_ranges_of_the_settings() {
         ("rate_limiter.", serde_json::to_value(deltaq_types::RateLimiter::schema())),
         ("rate_limiter.item_fast_slow.", serde_json::to_value(deltaq_types::ItemFastSlow::schema())),
         ("rate_limiter.bucket.", serde_json::to_value(deltaq_types::Bucket::schema())),
+        ("rate.", serde_json::to_value(deltaq_types::DeliveryRate::schema())),
         ("retention.", serde_json::to_value(deltaq_types::Retention::schema())),
     ];
     let mut checked = 0;
@@ -550,7 +551,7 @@ fn the_schema_of_the_api_has_the_ranges_of_the_settings() {
             checked += 1;
         }
     }
-    assert_eq!(checked, 12, "the settings that have a range");
+    assert_eq!(checked, 15, "the settings that have a range");
 }
 
 /// The expected value in the error of a setting.

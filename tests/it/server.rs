@@ -16,6 +16,7 @@ mod following_events;
 mod hosts;
 mod indexing;
 mod keeping;
+mod limiting;
 mod lives;
 mod looking;
 mod panics;

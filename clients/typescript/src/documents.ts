@@ -251,7 +251,7 @@ export interface Item<T> {
 
 export interface Explanation {
     key: string;
-    reason: Open<"leased" | "delayed" | "debouncing" | "backing_off" | "parked" | "paused" | "closed" | "queued" | "next" | "nothing_waits" | "unknown">;
+    reason: Open<"leased" | "delayed" | "debouncing" | "backing_off" | "parked" | "paused" | "queue_limit" | "rate_limited" | "closed" | "queued" | "next" | "nothing_waits" | "unknown">;
     explanation: string;
     lease: Lease | null;
     due_at: Timestamp | null;
@@ -386,6 +386,12 @@ export interface Order {
     resync?: string | null;
 }
 
+/** How many keys are delivered per second, after a pause `burst` at once. */
+export interface DeliveryRate {
+    per_second: number;
+    burst: number;
+}
+
 export interface Follow {
     queue: string;
     view?: View | null;
@@ -411,6 +417,8 @@ export interface QueueSettings {
     version: string | null;
     debounce: Debounce | null;
     order: Order | null;
+    max_leased: number | null;
+    rate: DeliveryRate | null;
     resync_period: Duration | null;
     max_delete_percent: number | null;
     max_deletes: number | null;

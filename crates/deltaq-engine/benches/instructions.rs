@@ -20,7 +20,7 @@ fn main() {
     for call in calls() {
         bench.add(call);
     }
-    while bench.queue.has_ready() {
+    while bench.has_ready() {
         bench.pop_and_ack();
     }
     cycle(&mut bench, calls());
@@ -42,7 +42,7 @@ fn fill_drain(bench: &mut Bench, calls: Vec<Call>) {
     for call in calls {
         bench.add(call);
     }
-    while bench.queue.has_ready() {
+    while bench.has_ready() {
         bench.pop_and_ack();
     }
 }
@@ -74,6 +74,10 @@ impl Bench {
         let now = self.tick();
         std::hint::black_box(self.queue.settle(now, &[Settle { token, how: How::Ack }]));
         drop(std::hint::black_box(self.queue.take_effects()));
+    }
+
+    fn has_ready(&self) -> bool {
+        self.queue.has_ready(Time::from_micros(self.now_us))
     }
 
     fn tick(&mut self) -> Time {

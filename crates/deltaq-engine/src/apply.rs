@@ -234,6 +234,7 @@ impl State {
             EventKind::Configured { config, follow_set_by } => {
                 self.apply_configured(config, follow_set_by.clone(), at);
             }
+            EventKind::Leased(_) => self.note_delivery(at),
             EventKind::Paused => self.paused = true,
             EventKind::Resumed => self.paused = false,
             EventKind::Closed { at_once } => (self.closed, self.closes_at_once) = (true, *at_once),
@@ -251,7 +252,6 @@ impl State {
             | EventKind::Dropped { .. }
             | EventKind::Recovered { .. }
             | EventKind::TakenOver { .. }
-            | EventKind::Leased(_)
             | EventKind::Extended { .. }
             | EventKind::DelayElapsed { .. }
             | EventKind::Forgotten { .. }
@@ -270,6 +270,7 @@ impl State {
         if self.config.rate_limiter.bucket != config.rate_limiter.bucket {
             self.bucket = None;
         }
+        self.change_rate(config.rate, at);
         let follows_on = match (&self.config.follow, &config.follow) {
             (Some(before), Some(after)) => before.takes_the_same(after),
             _ => false,

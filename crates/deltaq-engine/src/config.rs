@@ -19,6 +19,7 @@ use super::limits::DEBOUNCE_MAX_WAITS;
 pub use super::mode::ModeRules;
 use super::object::ArrayKeys;
 use super::pointer::Pointer;
+use super::rate::Rate;
 use super::rate_limit::RateLimiter;
 
 /// The rules that change and validate a queue's objects before they reach the engine, in their original text. The
@@ -115,6 +116,10 @@ pub struct Config {
     pub debounce: Option<Debounce>,
     /// How ready keys are ordered; `None` for the order of their arrival.
     pub order: Option<Order>,
+    /// Maximum number of keys that workers hold at once; `None` for no limit.
+    pub max_leased: Option<u64>,
+    /// How many keys are delivered per second; `None` for no limit.
+    pub rate: Option<Rate>,
     /// The interval at which all known objects are delivered again; `None` means never.
     pub resync_period: Option<Duration>,
     /// Maximum number of keys in the queue, including known keys.
@@ -193,6 +198,8 @@ impl Default for Config {
             rate_limiter: RateLimiter::default(),
             debounce: None,
             order: None,
+            max_leased: None,
+            rate: None,
             resync_period: None,
             max_keys: 10_000_000,
             max_object_bytes: 1 << 20,

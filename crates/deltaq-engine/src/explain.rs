@@ -20,6 +20,10 @@ pub struct Explanation {
     pub has_more_ahead: bool,
     /// Whether the queue is paused.
     pub is_paused: bool,
+    /// Whether workers hold as many keys as the setting `max_leased` allows.
+    pub is_full: bool,
+    /// When the rate of the queue lets this ready key through, if the keys ahead are delivered as soon as they may be.
+    pub next_by_rate: Option<Time>,
     /// Whether delays are frozen because the queue is closed.
     pub has_frozen_delays: bool,
     /// When the delay of a ready or leased key ends and adds the key again. Only in mode keys, where a delay is a
@@ -40,7 +44,8 @@ pub struct Explanation {
 impl Queue {
     /// Explains whether and when this key is delivered.
     #[must_use]
-    pub fn explain(&self, key: &Key) -> Explanation {
+    pub fn explain(&self, now: Time, key: &Key) -> Explanation {
+        let now = now.max(self.last_at());
         let entry = self.table().get(key.as_str());
         let before = entry.and_then(|entry| match entry.schedule_state.place {
             Place::Ready(position) => {
@@ -61,6 +66,9 @@ impl Queue {
             ahead: before.map(|before| before.min(AHEAD_MAX)),
             has_more_ahead: before.is_some_and(|before| before > AHEAD_MAX),
             is_paused: self.switches().paused,
+            is_full: self.state().is_full(),
+            next_by_rate: before
+                .and_then(|before| self.state().next_by_rate(before.min(AHEAD_MAX) as u64, now)),
             has_frozen_delays: self.state().freezes_delays(),
             due: due_after(window.map(|open| open.times.due())),
             latest: window.and_then(|open| due_after(Some(open.times.latest))),

@@ -6,6 +6,7 @@ use super::delta::{Delta, Deltas};
 use super::id::{Rv, Slot, Source};
 use super::mode::ModeRules;
 use super::queue::Queue;
+use super::rate::RateDebt;
 use super::schedule::{IndexSizes, Place};
 use super::table::Entry;
 
@@ -65,6 +66,9 @@ impl Queue {
         }
         if self.state().is_drained() && self.state().schedule.has_windows() {
             return Err(String::from("a drained queue has debounce windows"));
+        }
+        if self.state().config.rate.is_none() && self.state().debt != RateDebt::default() {
+            return Err(String::from("the queue has no rate, but a debt"));
         }
         self.state().versions.check()?;
         self.state().lives.check_order(self.state().rv)?;

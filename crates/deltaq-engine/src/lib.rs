@@ -50,6 +50,7 @@ pub mod object;
 pub mod object_version;
 pub mod omit;
 pub mod pointer;
+pub mod rate;
 pub mod rate_limit;
 pub mod refusal;
 pub mod room;

@@ -210,10 +210,10 @@ impl Queue {
         self.state.keys()
     }
 
-    /// Whether a key can be delivered now.
+    /// Whether a pop gets a key at `now`.
     #[must_use]
-    pub fn has_ready(&self) -> bool {
-        self.state.has_ready()
+    pub fn has_ready(&self, now: Time) -> bool {
+        self.state.next_delivered(now.max(self.state.last_at)).is_some()
     }
 
     /// Whether the queue is closed and no key is ready, delayed or leased. A closed queue in mode keys does not wait for its
@@ -313,7 +313,7 @@ impl Queue {
         self.state.settled.get(token)
     }
 
-    /// When the next timer is due. A lease may then still have to wait for its commit; see
+    /// When the next timer is due, or the rate lets a key through. A lease may then still have to wait for its commit; see
     /// [`due_uncommitted`](Self::due_uncommitted).
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
@@ -321,7 +321,9 @@ impl Queue {
         let lease = schedule.next_deadline().map(|(at, _, _)| at);
         let delay = self.state.next_delay().map(|(at, _, _)| at);
         let failure_expiry = schedule.next_failure_expiry().map(|(at, _, _)| at);
-        [lease, delay, failure_expiry, *next_resync].into_iter().flatten().min()
+        // Once the rate has let a key through, the next pop gets it, and there is nothing to wait for.
+        let delivery = self.state.next_delivery(self.volatile.now);
+        [lease, delay, failure_expiry, *next_resync, delivery].into_iter().flatten().min()
     }
 
     /// Whether a lease is past its deadline but not committed. Such a lease can't expire before

@@ -47,6 +47,7 @@ impl Restore {
         state.closes_at_once = from.closes_at_once;
         state.initial = from.initial;
         state.bucket = from.bucket;
+        state.debt = from.debt;
         state.next_resync = from.next_resync;
         state.last_replace = from.last_replace;
         state.followed = from.followed;
@@ -141,6 +142,7 @@ impl Queue {
             return Err(NoNumbers { last });
         }
         let now = now.max(self.last_at());
+        self.volatile.now = now;
         self.emit_as(first, now, None, EventKind::Recovered { life: birth.id });
         for (key, deadline) in self.short_leases(now) {
             self.emit(now, EventKind::Extended { key, deadline });

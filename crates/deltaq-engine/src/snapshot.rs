@@ -16,6 +16,7 @@ use super::known::Known;
 use super::lives::Life;
 use super::object_version::ObjectVersion;
 use super::omit::is_default;
+use super::rate::RateDebt;
 use super::rate_limit::BucketLevel;
 use super::schedule::ScheduleState;
 use super::time::Time;
@@ -49,6 +50,9 @@ pub struct QueueState {
     /// The level of the token bucket.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bucket: Option<BucketLevel>,
+    /// What the queue owes to its rate.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub debt: RateDebt,
     /// When the next periodic Resync is due.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_resync: Option<Time>,

@@ -10,6 +10,7 @@ use super::initial::InitialList;
 use super::key::Key;
 use super::lives::{LifeId, Lives};
 use super::pops::Pops;
+use super::rate::{Rate, RateDebt};
 use super::rate_limit::BucketLevel;
 use super::remembered::RememberedVersions;
 use super::schedule::{HeadStart, Place, Schedule, Turn};
@@ -49,6 +50,10 @@ pub(super) struct State {
     /// Invariant: has the live leases whose pop has an id.
     pub(super) pops: Pops,
     pub(super) bucket: Option<BucketLevel>,
+    /// What the queue owes to its rate.
+    ///
+    /// Invariant: nothing without the setting `rate`.
+    pub(super) debt: RateDebt,
     pub(super) next_resync: Option<Time>,
     pub(super) last_replace: Option<LastReplace>,
     pub(super) sources: Sources,
@@ -88,6 +93,7 @@ impl State {
             settled: SettledLeases::default(),
             pops: Pops::default(),
             bucket: None,
+            debt: RateDebt::default(),
             next_resync,
             last_replace: None,
             sources: Sources::default(),
@@ -119,6 +125,7 @@ impl State {
             initial: self.initial,
             settled: self.settled.clone(),
             bucket: self.bucket,
+            debt: self.debt,
             next_resync: self.next_resync,
             last_replace: self.last_replace.clone(),
             followed: self.followed,
@@ -133,9 +140,42 @@ impl State {
         self.table.len() - self.schedule.index_sizes().failure_expiries
     }
 
-    /// Whether a key can be delivered now.
-    pub(super) fn has_ready(&self) -> bool {
-        !self.paused && self.schedule.ready_len() > 0
+    /// The ready key that a pop gets at `now`.
+    pub(super) fn next_delivered(&self, now: Time) -> Option<Slot> {
+        let is_limited =
+            self.paused || self.is_full() || self.next_by_rate(0, now).is_some_and(|at| at > now);
+        if is_limited { None } else { self.first_ready() }
+    }
+
+    /// Whether workers hold as many keys as they may.
+    pub(super) fn is_full(&self) -> bool {
+        self.config.max_leased.is_some_and(|most| self.schedule.leased_len() as u64 >= most)
+    }
+
+    /// When the rate of the queue lets a key through, if from `now` on `ahead` keys are delivered before it as soon as they may be.
+    pub(super) fn next_by_rate(&self, ahead: u64, now: Time) -> Option<Time> {
+        self.config.rate.map(|rate| rate.next(self.debt, ahead, now))
+    }
+
+    /// When the rate lets the next key through, if a key waits for nothing else and the time is after `now`.
+    pub(super) fn next_delivery(&self, now: Time) -> Option<Time> {
+        let at = self.next_by_rate(0, now).filter(|at| *at > now)?;
+        (!self.paused && !self.is_full() && self.schedule.ready_len() > 0).then_some(at)
+    }
+
+    /// Records a delivery.
+    pub(super) fn note_delivery(&mut self, at: Time) {
+        if let Some(rate) = self.config.rate {
+            self.debt = rate.deliver(self.debt, at);
+        }
+    }
+
+    /// Records that the queue has another rate from now on. What it owes stays.
+    pub(super) fn change_rate(&mut self, next: Option<Rate>, at: Time) {
+        if self.config.rate != next {
+            let owes = self.config.rate.filter(|_| next.is_some());
+            self.debt = owes.map_or_else(RateDebt::default, |rate| rate.pay(self.debt, at));
+        }
     }
 
     /// Whether the queue is closed and no key is ready, delayed or leased. A closed queue in mode keys does not wait for its

@@ -10,10 +10,13 @@ use super::indexes::Indexes;
 use super::job::{ReplaceJob, Seeding};
 use super::key::Key;
 use super::room::Room;
+use super::time::Time;
 
 /// The part of a queue that is lost at a restart. A rebuilt queue begins with the default.
 #[derive(Debug)]
 pub(super) struct Volatile {
+    /// The time of the latest command.
+    pub(super) now: Time,
     /// Effects that the caller has not taken yet.
     pub(super) effects: Effects,
     /// Events up to this number are durable. A lease with a larger number does not expire.
@@ -60,6 +63,7 @@ impl Volatile {
 impl Default for Volatile {
     fn default() -> Self {
         Self {
+            now: Time::default(),
             effects: Effects::default(),
             // A queue without a journal has no commits to wait for.
             committed: Rv::MAX,

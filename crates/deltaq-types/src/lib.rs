@@ -65,9 +65,9 @@ pub use self::server::{
     Info, InfoCaller, InfoGrant, InfoLimits, InfoNode, InfoStore, NodeDocument, NodeList,
 };
 pub use self::settings::{
-    Bucket, Debounce, DebouncedDeletes, DetailedKeyPart, DiffSettings, Follow, FollowedView, HeadStartOrder,
-    ItemExponential, ItemFastSlow, KeyPart, Mode, Order, PriorityOrder, QueueSettings, RateLimiter,
-    Retention,
+    Bucket, Debounce, DebouncedDeletes, DeliveryRate, DetailedKeyPart, DiffSettings, Follow, FollowedView,
+    HeadStartOrder, ItemExponential, ItemFastSlow, KeyPart, Mode, Order, PriorityOrder, QueueSettings,
+    RateLimiter, Retention,
 };
 pub use self::timestamp::{LAST_US, Timestamp};
 pub use self::watch::WatchRow;

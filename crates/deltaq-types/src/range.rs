@@ -184,6 +184,20 @@ pub fn positive<'de, const MAX: u64, D: Deserializer<'de>>(deserializer: D) -> R
     Ok(Number::<MAX, false>::deserialize(deserializer)?.0)
 }
 
+/// A number from 0.001 to `MAX` with at most three decimal places.
+pub fn thousandths<'de, const MAX: u64, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let number = Number::<MAX, false>::deserialize(deserializer)?.0;
+    #[expect(
+        clippy::float_cmp,
+        reason = "a number with three decimal places is read as the nearest float, and so is this quotient"
+    )]
+    let is_kept = number >= 0.001 && (number * 1_000.0).round() / 1_000.0 == number;
+    let expected = format!("a number from 0.001 to {MAX} with at most 3 decimal places");
+    is_allowed(is_kept)
+        .then_some(number)
+        .ok_or_else(|| de::Error::invalid_value(Unexpected::Float(number), &expected.as_str()))
+}
+
 /// Like [`number`], for a value that may be absent.
 pub fn optional_number<'de, const MAX: u64, D: Deserializer<'de>>(
     deserializer: D,

@@ -203,7 +203,7 @@ pub struct ExplainDocument {
     /// The lease; null unless the key is leased.
     #[schema(required = true)]
     pub lease: Option<LeaseDocument>,
-    /// When the delay, the backoff or the debounce window of the key ends.
+    /// When the delay, the backoff or the debounce window of the key ends, or when the rate of the queue delivers it at the earliest.
     #[schema(required = true)]
     pub due_at: Option<Timestamp>,
     /// The time at which a key with a debounce window becomes ready at the latest, whatever debounced changes arrive; null without a window.

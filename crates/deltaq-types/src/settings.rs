@@ -55,6 +55,14 @@ pub struct QueueSettings {
     #[serde(default, deserialize_with = "range::optional_table")]
     #[schema(required = true)]
     pub order: Option<Order>,
+    /// Maximum number of keys that workers hold at once; null for no limit.
+    #[serde(default, deserialize_with = "range::optional_whole::<1, 1_000_000_000, _, _>")]
+    #[schema(required = true, minimum = 1, maximum = 1_000_000_000)]
+    pub max_leased: Option<u64>,
+    /// How many keys are delivered per second; null for no limit.
+    #[serde(default, deserialize_with = "range::optional_table")]
+    #[schema(required = true)]
+    pub rate: Option<DeliveryRate>,
     /// The interval at which all known objects are delivered again, at least 1s; null for never.
     #[serde(default, deserialize_with = "range::optional_span::<SEC, CENTURY, _>")]
     #[schema(required = true, value_type = Option<Span>)]
@@ -298,6 +306,19 @@ pub struct PriorityOrder {
     pub step: Option<DurationText>,
 }
 
+/// How many keys are delivered per second.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct DeliveryRate {
+    /// Keys per second, from 0.001 to 1,000,000 with at most 3 decimal places.
+    #[serde(serialize_with = "range::write_number", deserialize_with = "range::thousandths::<1_000_000, _>")]
+    #[schema(minimum = 0.001, maximum = 1_000_000, examples(50))]
+    pub per_second: f64,
+    /// Keys that are delivered at once after a pause.
+    #[serde(deserialize_with = "range::whole::<1, 1_000_000, _, _>")]
+    #[schema(minimum = 1, maximum = 1_000_000)]
+    pub burst: u64,
+}
+
 /// A token bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Bucket {
@@ -408,6 +429,10 @@ impl QueueSettings {
         "order.priority.step",
         "order.initial_list",
         "order.resync",
+        "max_leased",
+        "rate",
+        "rate.per_second",
+        "rate.burst",
         "resync_period",
         "max_keys",
         "max_object_bytes",

@@ -218,6 +218,10 @@ words! {
         Parked = "parked",
         /// The key is ready, and the queue is paused.
         Paused = "paused",
+        /// The key is ready, and workers hold as many keys as the setting `max_leased` allows.
+        QueueLimit = "queue_limit",
+        /// The key is ready, and waits for the setting `rate`.
+        RateLimited = "rate_limited",
         /// The key is delayed, and the queue is closed, so the delay does not end.
         Closed = "closed",
         /// Other ready keys are ahead of the key.

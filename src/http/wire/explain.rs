@@ -27,7 +27,7 @@ pub fn explain(handle: &Handle, key: &Key, explanation: &Explanation, moment: Mo
         reason,
         explanation: format!("Key {}: {sentence}.", Excerpt(key.as_str())),
         lease: schedule.and_then(ScheduleState::lease).map(|lease| read::lease(handle, lease, moment)),
-        due_at: explanation.due.map(|due| timestamp(moment.wall(due))),
+        due_at: next_by_rate(explanation, moment).or(explanation.due).map(|due| timestamp(moment.wall(due))),
         latest_at: explanation.latest.map(|latest| timestamp(moment.wall(latest))),
         floor_at: floor.map(|floor| timestamp(moment.wall(floor))),
         failures: schedule.map_or(0, |schedule| schedule.failures),
@@ -87,7 +87,7 @@ fn reason(state: &KeyState, explanation: &Explanation, moment: Moment) -> (HoldR
             (HoldReason::Parked, format!("it is parked{failures}; {way_out}"))
         }
         (Place::Ready(_), _) => {
-            let (reason, sentence) = ready(explanation);
+            let (reason, sentence) = ready(explanation, moment);
             (reason, sentence + &again)
         }
         (Place::Idle, Some(due)) if explanation.is_debouncing => {
@@ -131,7 +131,13 @@ fn leased(lease: &Lease, waiting: usize, moment: Moment) -> String {
     format!("{worker} holds it until {until}{behind}")
 }
 
-fn ready(explanation: &Explanation) -> (HoldReason, String) {
+/// When the rate of the queue lets a ready key through. `None` if it does so now, or if the queue delivers nothing for another reason.
+fn next_by_rate(explanation: &Explanation, moment: Moment) -> Option<Time> {
+    let is_stopped = explanation.is_paused || explanation.is_full;
+    explanation.next_by_rate.filter(|at| !is_stopped && *at > moment.now)
+}
+
+fn ready(explanation: &Explanation, moment: Moment) -> (HoldReason, String) {
     let ahead = explanation.ahead.unwrap_or_default();
     let keys = if explanation.has_more_ahead {
         format!("more than {ahead} other keys are")
@@ -142,6 +148,17 @@ fn ready(explanation: &Explanation) -> (HoldReason, String) {
     };
     if explanation.is_paused {
         return (HoldReason::Paused, format!("it is ready, and the queue is paused; {keys} ahead of it"));
+    }
+    if explanation.is_full {
+        let sentence = format!("it is ready, and workers hold as many keys as they may; {keys} ahead of it");
+        return (HoldReason::QueueLimit, sentence);
+    }
+    if let Some(at) = next_by_rate(explanation, moment) {
+        let at = timestamp(moment.wall(at));
+        let sentence = format!(
+            "it is ready, and the rate of the queue delivers it at {at} at the earliest; {keys} ahead of it"
+        );
+        return (HoldReason::RateLimited, sentence);
     }
     match ahead {
         0 => (HoldReason::Next, "it is ready, and the next pop gets it".to_owned()),

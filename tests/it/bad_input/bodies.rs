@@ -527,7 +527,21 @@ async fn settings_with_a_wrong_value_are_named() {
         (r#"{"order":{"resync":5}}"#, "order.resync"),
         (r#"{"order":{"head_start":{"pointer":"/a"},"priority":{"pointer":"/b"}}}"#, "order.priority"),
     ];
-    for (body, field) in debounces.into_iter().chain(orders) {
+    let limits = [
+        (r#"{"max_leased":0}"#, "max_leased"),
+        (r#"{"max_leased":1000000001}"#, "max_leased"),
+        (r#"{"rate":5}"#, "rate"),
+        (r#"{"rate":{"per_second":5}}"#, "rate.burst"),
+        (r#"{"rate":{"burst":5}}"#, "rate.per_second"),
+        (r#"{"rate":{"per_second":0,"burst":1}}"#, "rate.per_second"),
+        (r#"{"rate":{"per_second":0.0009,"burst":1}}"#, "rate.per_second"),
+        (r#"{"rate":{"per_second":0.3333,"burst":1}}"#, "rate.per_second"),
+        (r#"{"rate":{"per_second":1000000.001,"burst":1}}"#, "rate.per_second"),
+        (r#"{"rate":{"per_second":1,"burst":0}}"#, "rate.burst"),
+        (r#"{"rate":{"per_second":1,"burst":1000001}}"#, "rate.burst"),
+        (r#"{"rate":{"per_second":1,"burst":1.5}}"#, "rate.burst"),
+    ];
+    for (body, field) in debounces.into_iter().chain(orders).chain(limits) {
         bench.refuses([on(("PUT", ""), "invalid-config").body(body).has("field", field)]).await;
     }
     let resync = on(("PUT", ""), "invalid-config").body(r#"{"mode":"keys","resync_period":"1h"}"#);

@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 const PASCAL_CASE: [&str; 8] =
     ["Added", "Updated", "Deleted", "Replaced", "Sync", "Bookmark", "Error", "Expired"];
 /// The settings of a queue are the document that a caller sends: lengths are texts, and what is not set may be absent.
-const SETTINGS: [&str; 14] = [
+const SETTINGS: [&str; 15] = [
     "Bucket",
     "Debounce",
+    "DeliveryRate",
     "DetailedKeyPart",
     "Follow",
     "FollowedView",

@@ -143,6 +143,13 @@ fn setting((name, value): (&str, &str)) -> (String, Value) {
         let debounce = json!({"quiet": quiet, "max_wait": max_wait, "deletes": deletes, "lists": lists});
         return (name.to_owned(), debounce);
     }
+    if name == "rate" {
+        let Some((per_second, burst)) = value.split_once(",burst=") else {
+            return (name.to_owned(), Value::Null);
+        };
+        let number = |text: &str| text.parse::<serde_json::Number>().expect("a number");
+        return (name.to_owned(), json!({"per_second": number(per_second), "burst": number(burst)}));
+    }
     if name == "order" {
         return (name.to_owned(), order(value));
     }

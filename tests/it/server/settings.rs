@@ -50,6 +50,8 @@ fn full() -> Value {
             "initial_list": "-10m",
             "resync": "-5m"
         },
+        "max_leased": 15,
+        "rate": {"per_second": 0.125, "burst": 16},
         "resync_period": "10h",
         "max_keys": 11,
         "max_object_bytes": 1000,

@@ -22,6 +22,7 @@ impl Queue {
     /// limited number of timers. The rest stay due, and [`next_deadline`](Self::next_deadline) stays in the past.
     pub fn advance(&mut self, now: Time) -> Time {
         let now = now.max(self.state().last_at);
+        self.volatile.now = now;
         // Nothing in this loop creates a lease or moves a deadline, so leases that were skipped as uncommitted need
         // not be checked again.
         let mut expiry = self.state().schedule.next_expiry(Default::default(), now, self.volatile.committed);
@@ -90,8 +91,8 @@ impl Queue {
         let deadline = now.plus(pop.lease.unwrap_or(self.state().config.lease));
         let mut items = Vec::new();
         let mut bytes = 0_usize;
-        while items.len() < pop.max && !self.state().paused {
-            let Some(slot) = self.state().first_ready() else { break };
+        while items.len() < pop.max {
+            let Some(slot) = self.state().next_delivered(now) else { break };
             let entry = self.state().entry(slot);
             let known = entry.known.as_ref().filter(|_| pop.with_known);
             bytes +=

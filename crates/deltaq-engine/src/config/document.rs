@@ -5,8 +5,8 @@ use std::sync::Arc;
 use deltaq_types::duration::DurationText;
 use deltaq_types::range;
 use deltaq_types::{
-    DebouncedDeletes, DetailedKeyPart, DiffSettings, FollowedView, HeadStartOrder, KeyPart, PriorityOrder,
-    QueueSettings, RateLimiter as LimiterSettings, SignedDuration,
+    DebouncedDeletes, DeliveryRate, DetailedKeyPart, DiffSettings, FollowedView, HeadStartOrder, KeyPart,
+    PriorityOrder, QueueSettings, RateLimiter as LimiterSettings, SignedDuration,
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -15,6 +15,7 @@ use crate::index_settings::IndexSettings;
 use crate::key::KeySpec;
 use crate::object::ArrayKeys;
 use crate::pointer::Pointer;
+use crate::rate::Rate;
 use crate::rate_limit::{ItemExponential, ItemFastSlow, RateLimiter};
 use crate::schedule::HeadStart;
 use crate::view::View;
@@ -76,6 +77,8 @@ impl Config {
                 .map(debounce)
                 .transpose()?,
             order: document.order.as_ref().map(order).transpose()?,
+            max_leased: document.max_leased,
+            rate: document.rate.map(rate).transpose()?,
             resync_period: document.resync_period.map(DurationText::get).filter(|_| has_objects),
             max_keys: whole(document.max_keys),
             max_object_bytes: whole(document.max_object_bytes),
@@ -109,6 +112,8 @@ impl Config {
             rate_limiter: limiter_settings(&self.rate_limiter),
             debounce: self.debounce.as_ref().map(debounce_settings),
             order: self.order.as_ref().map(order_settings),
+            max_leased: self.max_leased,
+            rate: self.rate.map(|rate| DeliveryRate { per_second: rate.per_second(), burst: rate.burst }),
             resync_period: self.resync_period.map(DurationText::from),
             max_keys: self.max_keys as u64,
             max_object_bytes: self.max_object_bytes as u64,
@@ -231,6 +236,13 @@ fn order_settings(order: &Order) -> deltaq_types::Order {
         None => {}
     }
     document
+}
+
+fn rate(document: DeliveryRate) -> Result<Rate, Invalid> {
+    Rate::new(document.per_second, document.burst).ok_or_else(|| {
+        let why = format!("{} has more than 3 decimal places", document.per_second);
+        Invalid { setting: "rate.per_second", why }
+    })
 }
 
 fn limiter_settings(limiter: &RateLimiter) -> LimiterSettings {

@@ -17,6 +17,7 @@ use deltaq_types::Mode;
 mod debounce;
 mod events;
 mod leases;
+mod limits;
 mod objects;
 mod order;
 mod produce;
@@ -268,6 +269,10 @@ pub(crate) struct Model {
     pub(crate) jobs: Vec<replace::ReplaceJob>,
     pub(crate) committed: u64,
     bucket: Option<BucketLevel>,
+    /// See the module `limits`.
+    arrival: u128,
+    /// The time of the latest command.
+    now: Micros,
     pub(crate) next_resync: Option<Micros>,
     pub(crate) resync_due: bool,
     pub(crate) last_replace: Option<LastReplace>,
@@ -297,6 +302,8 @@ impl Model {
             jobs: Vec::new(),
             committed: u64::MAX,
             bucket: None,
+            arrival: 0,
+            now: 0,
             next_resync,
             resync_due: false,
             last_replace: None,
@@ -431,6 +438,7 @@ impl Model {
     /// Processes all due expiries, delays and failure expiries in order of time.
     pub(crate) fn advance(&mut self, now: Micros) -> Micros {
         let now = now.max(self.last_at);
+        self.now = now;
         while let Some((time, class, _, key)) = self.next_due() {
             if time > now {
                 break;
@@ -511,6 +519,7 @@ impl Model {
         if old_period(&self.config) != old_period(config) {
             self.next_resync = config.resync_period.map(|period| at + micros(period));
         }
+        self.change_rate(config.rate, at);
         if self.config.version != config.version {
             self.jobs.iter_mut().for_each(|job| job.versions_decide = false);
             self.remembered.clear();

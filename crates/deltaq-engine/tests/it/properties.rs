@@ -187,6 +187,9 @@ const RULES: &[&str] = &[
     "a head start does not improve",
     "a repeated call",
     "a reader has everything",
+    "max_leased ends a pop",
+    "the rate ends a pop",
+    "a change of the rate of a queue with a debt",
 ];
 
 /// Rules that the random commands must reach in the modes with objects.

@@ -170,7 +170,7 @@ impl Handle {
     /// # Errors
     /// Same as [`items`](Self::items).
     pub async fn explain(&self, key: &Key) -> Result<(Explanation, Moment), Error> {
-        self.read(|queue, moment| (queue.explain(key), moment)).await
+        self.read(|queue, moment| (queue.explain(moment.now, key), moment)).await
     }
 
     /// The objects of a view after the key `after`, in key order.

@@ -18,13 +18,14 @@ use deltaq_engine::id::{Rv, Token};
 use deltaq_engine::key::Key;
 use deltaq_engine::limits::LIFE_SKIP_EVENTS;
 use deltaq_engine::object::Object;
+use deltaq_engine::rate::Rate;
 use deltaq_engine::time::Time;
 use deltaq_journal::record::{self, Identity};
 use deltaq_journal::store::{Epoch, QueueId, Reader, RunRow, Writes};
 use deltaq_journal::writer;
 use deltaq_journal::{self, Author, Commit, Journal, QueueMeta};
 use deltaq_runtime::lifecycle::Shutdown;
-use deltaq_service::{Creator, FirstCall, Handle, Incarnation, Name, PopCall, Registry};
+use deltaq_service::{Creator, Error, FirstCall, Handle, Incarnation, Name, PopCall, Registry};
 
 use crate::store::fake::{FakeStore, Fault};
 use futures_util::FutureExt as _;
@@ -185,6 +186,36 @@ fn a_timer_that_waits_for_a_commit_sleeps() {
         sender.send(()).expect("somebody waits");
     });
     assert!(ended.recv_timeout(SECOND * 60).is_ok(), "the timer spins");
+}
+
+/// A key may wait for the rate while no pop does. Once the rate has let it through, there is nothing to wake up for.
+#[test]
+fn a_rate_that_lets_a_key_through_without_a_pop_leaves_the_timer_asleep() {
+    let (sender, ended) = sync_channel(1);
+    std::thread::spawn(move || {
+        let world = Arc::new(World::new(false));
+        let disk = Disk::new(Timing::Instant);
+        on_a_runtime(&world, async {
+            let registry = start(&world, &disk, deltaq_journal::WriterOptions::default()).await;
+            let handle = queue(&registry);
+            let edit = |config: &Config| Ok::<_, Error>(Config { rate: Rate::new(1.0, 1), ..config.clone() });
+            registry.configure(&handle, edit).await.expect("the rate is set");
+            for key in ["a", "b", "c"] {
+                add(&handle, key).await.expect("it is added");
+            }
+            let popped = async |wait| {
+                handle.pop(pop(SECOND * 60, wait)).await.items.expect("the queue is open").items.len()
+            };
+            assert_eq!(popped(Duration::ZERO).await, 1);
+            assert_eq!(popped(Duration::ZERO).await, 0);
+            // Simulated time passes only while all tasks wait.
+            tokio::time::sleep(SECOND * 10).await;
+            assert_eq!((popped(Duration::ZERO).await, popped(Duration::ZERO).await), (1, 0));
+            assert_eq!(popped(SECOND * 2).await, 1);
+        });
+        sender.send(()).expect("somebody waits");
+    });
+    assert!(ended.recv_timeout(SECOND * 60).is_ok(), "the timer spins, or the test has failed");
 }
 
 /// No reply shows whether checkpoints continue, so the ledger can't check it.

@@ -9,6 +9,7 @@ use deltaq_engine::config::{Config, Debounce, Order, OrderValue};
 use deltaq_engine::feed::TombstoneLimits;
 use deltaq_engine::follow::Follow;
 use deltaq_engine::pointer::Pointer;
+use deltaq_engine::rate::Rate;
 use deltaq_engine::rate_limit::{ItemExponential, RateLimiter};
 use deltaq_engine::schedule::HeadStart;
 use deltaq_engine::view::View;
@@ -193,6 +194,14 @@ fn order(rng: &mut Rng) -> Option<Order> {
     (rng.u8(..3) == 0).then_some(Order { value, initial_list, resync })
 }
 
+/// The limits of every third queue. As for the debounce, their random numbers are their own.
+fn limits(rng: &mut Rng) -> (Option<u64>, Option<Rate>) {
+    let most = rng.bool().then(|| rng.u64(1..4));
+    let rate =
+        rng.bool().then(|| Rate { per_1000_seconds: rng.u64(20_000..2_000_000), burst: rng.u64(1..5) });
+    if rng.u8(..3) == 0 { (most, rate) } else { (None, None) }
+}
+
 fn setup(rng: &mut Rng, index: usize) -> Setup {
     let modes = [Mode::Delta, Mode::Delta, Mode::Latest, Mode::Keys, Mode::Events];
     let mode = *rng.choice(&modes).unwrap_or(&Mode::Delta);
@@ -215,9 +224,10 @@ fn setup(rng: &mut Rng, index: usize) -> Setup {
     let name = Name::new(&format!("q{index}")).expect("it is a name");
     let debounce = debounce(&mut Rng::with_seed(!rng.get_seed())).filter(|_| mode != Mode::Events);
     let order = order(&mut Rng::with_seed(rng.get_seed().rotate_left(32)));
+    let (max_leased, rate) = limits(&mut Rng::with_seed(rng.get_seed().rotate_left(16)));
     Setup {
         name,
-        config: Arc::new(Config { debounce, order, ..config }),
+        config: Arc::new(Config { debounce, order, max_leased, rate, ..config }),
         keys: if rng.u8(..6) == 0 { rng.usize(10..40) } else { rng.usize(1..10) },
     }
 }

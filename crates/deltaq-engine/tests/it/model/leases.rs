@@ -133,6 +133,10 @@ impl Model {
                 }
                 break;
             }
+            if !self.delivers(now) {
+                self.hit(if self.is_full() { "max_leased ends a pop" } else { "the rate ends a pop" });
+                break;
+            }
             left = left.saturating_sub(size);
             self.lease(now, key, lease, worker, id);
             items.push(self.delivered_item(key).with_known(with_known));
@@ -150,6 +154,7 @@ impl Model {
     ) {
         let deadline = now + micros(lease.unwrap_or(self.config.lease));
         let (token, at) = self.event(now);
+        self.note_delivery(at);
         let (keys_mode, events) = (self.is_keys(), self.is_events());
         let item = self.item(key);
         let Place::Ready(former) = item.place else { panic!("{key} is not ready") };

@@ -323,8 +323,8 @@ impl Model {
     /// A crash loses the accepted Replaces that have not ended. A Replace that had begun is recorded as aborted.
     pub(crate) fn crash(&mut self, now: Micros, ahead: u64, life: u64) {
         let jobs = std::mem::take(&mut self.jobs);
-        self.resync_due = false;
         let now = now.max(self.last_at);
+        (self.resync_due, self.now) = (false, now);
         // The number before the first one of the life: the floor, or a distance while the clock is behind.
         self.rv += if ahead == 0 { (1 << 20) + life - 1 } else { ahead };
         self.event(now);

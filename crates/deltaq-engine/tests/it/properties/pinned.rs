@@ -21,6 +21,7 @@ const PLAIN: Setup = Setup {
     limiter: 1,
     debounce: None,
     order: 0,
+    limits: 0,
     resync_period: None,
     max_keys: 1_000,
     max_object_bytes: 1_000,

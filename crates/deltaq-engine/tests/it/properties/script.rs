@@ -1,20 +1,18 @@
 //! The random cases: settings and steps as plain data, so that a failing case can be shrunk, printed and pinned.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::time::Duration;
 
 use deltaq_engine::command::DefaultLimit;
-use deltaq_engine::config::{Config, Debounce, Order, OrderValue};
 use deltaq_engine::delta::DeltaKind;
-use deltaq_engine::pointer::Pointer;
-use deltaq_engine::rate_limit::{ItemExponential, ItemFastSlow, RateLimiter};
-use deltaq_engine::schedule::HeadStart;
-use deltaq_types::{Bucket, Mode};
+use deltaq_types::Mode;
 use fastrand::Rng;
 
-use super::indexes;
 use crate::model::{Content, Label, Micros, ModelCall, ModelReplace, Name, OBJECTS, SENT_OBJECTS, Traced};
+
+mod setup;
+
+pub(crate) use setup::Setup;
+use setup::{LIMITS, ORDERS};
 
 pub(crate) const KEYS: [Name; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 pub(crate) const SOURCES: [&str; 2] = ["erp", "shop"];
@@ -22,108 +20,6 @@ pub(crate) const WORKERS: [&str; 2] = ["w1", "w2"];
 pub(crate) const POP_IDS: [&str; 3] = ["p1", "p2", "p3"];
 pub(crate) const ERRORS: [&str; 2] = ["timeout", "bad gateway"];
 pub(crate) const MAX: usize = usize::MAX;
-
-/// The settings of a case.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Setup {
-    pub(crate) mode: Mode,
-    pub(crate) auto_created: bool,
-    pub(crate) known_objects: bool,
-    pub(crate) emit_replaced: bool,
-    pub(crate) lease: Micros,
-    pub(crate) max_failures: u32,
-    /// 0 none, 1 exponential, 2 fast and slow, 3 both, 4 both with a maximum, 5 a bucket and jitter.
-    pub(crate) limiter: u8,
-    /// The quiet time, the longest wait, whether a Delete is delivered at once, and whether lists are debounced.
-    pub(crate) debounce: Option<(Micros, Option<Micros>, bool, bool)>,
-    /// The number of the settings of the order.
-    pub(crate) order: u8,
-    pub(crate) resync_period: Option<Micros>,
-    pub(crate) max_keys: usize,
-    pub(crate) max_object_bytes: usize,
-    pub(crate) max_deltas_per_key: usize,
-    pub(crate) max_bytes_per_key: usize,
-    pub(crate) max_delete_percent: Option<u32>,
-    pub(crate) max_deletes: Option<u64>,
-    /// The number of the settings of indexes.
-    pub(crate) indexes: u8,
-    /// Whether the objects have a version.
-    pub(crate) version: bool,
-}
-
-impl Setup {
-    pub(crate) fn config(&self) -> Arc<Config> {
-        let exponential =
-            ItemExponential { base: Duration::from_micros(100), max: Duration::from_micros(1_500) };
-        let fast_slow =
-            ItemFastSlow { fast: Duration::from_micros(150), slow: Duration::from_millis(1), max_fast: 2 };
-        let rate_limiter = RateLimiter {
-            item_exponential: matches!(self.limiter, 1 | 3..=5).then_some(exponential),
-            item_fast_slow: matches!(self.limiter, 2..=4).then_some(fast_slow),
-            bucket: (self.limiter == 5).then_some(Bucket { qps: 1_000.0, burst: 3 }),
-            max_wait: (self.limiter == 4).then_some(Duration::from_micros(700)),
-            jitter: if self.limiter == 5 { 0.5 } else { 0.0 },
-        };
-        Arc::new(Config {
-            mode: self.mode,
-            known_objects: self.known_objects,
-            emit_replaced: self.emit_replaced,
-            lease: Duration::from_micros(self.lease),
-            max_failures: self.max_failures,
-            rate_limiter,
-            debounce: self.debounce.filter(|_| self.mode != Mode::Events).map(|setting| {
-                let (quiet, max_wait, delivers_deletes_now, debounces_lists) = setting;
-                let (quiet, max_wait) = (Duration::from_micros(quiet), max_wait.map(Duration::from_micros));
-                Debounce { quiet, max_wait, delivers_deletes_now, debounces_lists }
-            }),
-            order: order(self.order),
-            resync_period: self.resync_period.map(Duration::from_micros),
-            max_keys: self.max_keys,
-            max_object_bytes: self.max_object_bytes,
-            max_deltas_per_key: self.max_deltas_per_key,
-            max_bytes_per_key: self.max_bytes_per_key,
-            max_delete_percent: self.max_delete_percent.map(f64::from),
-            max_deletes: self.max_deletes,
-            indexes: indexes::settings(self.indexes),
-            version: (self.version && self.mode != Mode::Keys).then(|| pointer("/v")),
-            ..Config::default()
-        })
-    }
-
-    pub(crate) fn random(rng: &mut Rng, mode: Mode) -> Self {
-        let mut debounces = Rng::with_seed(!rng.get_seed());
-        Self {
-            mode,
-            auto_created: rng.bool(),
-            known_objects: rng.u8(..4) > 0,
-            emit_replaced: rng.u8(..4) > 0,
-            lease: if rng.bool() { rng.u64(300..2_000) } else { rng.u64(2_000..20_000) },
-            max_failures: rng.u32(0..4),
-            limiter: rng.u8(0..6),
-            debounce: (debounces.u8(..5) == 0).then(|| {
-                let quiet = debounces.u64(1..1_500);
-                // No wait at all turns off the default for all queues.
-                let quiet = if quiet < 100 { 0 } else { quiet };
-                (
-                    quiet,
-                    debounces.bool().then(|| quiet + debounces.u64(..3_000)),
-                    debounces.bool(),
-                    debounces.bool(),
-                )
-            }),
-            order: if debounces.bool() { 0 } else { debounces.u8(..ORDERS) },
-            resync_period: (rng.u8(..4) == 0).then(|| rng.u64(500..5_000)),
-            max_keys: if rng.u8(..3) == 0 { rng.usize(3..8) } else { 1_000 },
-            max_object_bytes: if rng.u8(..8) == 0 { 30 } else { 1_000 },
-            max_deltas_per_key: rng.usize(2..6),
-            max_bytes_per_key: if rng.u8(..3) == 0 { rng.usize(10..120) } else { 10_000 },
-            max_delete_percent: (rng.u8(..8) == 0).then(|| rng.u32(..80)),
-            max_deletes: (rng.u8(..8) == 0).then(|| rng.u64(..4)),
-            indexes: rng.u8(..4),
-            version: rng.u8(..3) == 0,
-        }
-    }
-}
 
 /// A reference to a lease that stays valid when other steps are removed.
 #[derive(Clone, Copy, Debug)]
@@ -159,6 +55,7 @@ pub(crate) enum Change {
     Indexes(u8),
     Version(bool),
     Order(u8),
+    Limits(u8),
 }
 
 #[derive(Clone, Debug)]
@@ -230,6 +127,8 @@ pub(crate) struct Generator {
     traces: Rng,
     /// As `traces`, for the debounce of calls.
     debounces: Rng,
+    /// As `traces`, for the limits of the queue.
+    limits: Rng,
     /// As `traces`, for the keys that a Replace keeps.
     kept: Rng,
     /// As `traces`, for sequence numbers.
@@ -251,27 +150,6 @@ pub(crate) struct Generator {
 /// The first of the objects that are in the order of their versions.
 const IN_ORDER: usize = SENT_OBJECTS + 1;
 
-/// Number of settings of the order.
-const ORDERS: u8 = 5;
-
-fn order(number: u8) -> Option<Order> {
-    let micros = HeadStart::from_micros;
-    let priority = |step| Some(OrderValue::Priority { pointer: pointer("/v"), step });
-    let value = match number {
-        0 => return None,
-        1 => priority(Some(Duration::from_micros(300))),
-        2 => priority(None),
-        3 => Some(OrderValue::HeadStart { pointer: pointer("/none"), default: micros(700) }),
-        _ => None,
-    };
-    let (initial_list, resync) = (number > 2).then_some((micros(-500), micros(-900))).unzip();
-    Some(Order { value, initial_list, resync })
-}
-
-fn pointer(text: &str) -> Pointer {
-    Pointer::parse(text, false).expect("a pointer")
-}
-
 const WEIGHTS: [u32; 19] = [300, 24, 100, 220, 200, 12, 14, 14, 5, 8, 6, 4, 8, 4, 5, 6, 24, 3, 6];
 
 impl Generator {
@@ -284,6 +162,7 @@ impl Generator {
         let slow = rng.u8(..4) == 0;
         let traces = Rng::with_seed(rng.get_seed());
         let debounces = Rng::with_seed(!rng.get_seed());
+        let limits = Rng::with_seed(rng.get_seed().rotate_left(16));
         let kept = Rng::with_seed(rng.get_seed().rotate_left(32));
         let sequences = Rng::with_seed(!rng.get_seed());
         let mut versions = Rng::with_seed(rng.get_seed().rotate_left(32));
@@ -293,6 +172,7 @@ impl Generator {
             rng,
             traces,
             debounces,
+            limits,
             kept,
             sequences,
             versions,
@@ -499,6 +379,9 @@ impl Generator {
         }
         if self.debounces.u8(..6) == 0 {
             return Change::Order(self.debounces.u8(..ORDERS));
+        }
+        if self.limits.u8(..6) == 0 {
+            return Change::Limits(self.limits.u8(..LIMITS));
         }
         if self.versions.u8(..8) == 0 {
             return Change::Version(self.versions.u8(..3) > 0);

@@ -411,6 +411,7 @@ impl World {
             Change::Indexes(number) => setup.indexes = number,
             Change::Version(version) => setup.version = version,
             Change::Order(order) => setup.order = order,
+            Change::Limits(limits) => setup.limits = limits,
         }
         let config = setup.config();
         let engine = self.engine.configure(time(self.now), config.clone(), None);
@@ -449,10 +450,13 @@ impl World {
         self.compare_entries()?;
         self.compare_orders()?;
         self.compare_status()?;
+        let now = self.now.max(self.model.last_at);
+        same("a pop gets a key", self.engine.has_ready(time(now)), self.model.delivers(now))?;
         self.synced = self.engine.has_synced();
         if committed {
             let due = self.model.next_due().map(|(at, ..)| at);
-            let model = due.into_iter().chain(self.model.next_resync).min().map(time);
+            let timers = due.into_iter().chain(self.model.next_resync).chain(self.model.next_delivery());
+            let model = timers.min().map(time);
             let engine = self.engine.next_deadline();
             // The engine may look at a window once more before it ends.
             let looks_early = self.model.count(model::Item::has_idle_window) > 0 && engine <= model;

@@ -104,7 +104,7 @@ fn a_key_without_a_pause_is_delivered_once_per_longest_wait_and_keeps_its_place_
         let place = fixture.queue.schedule().next_window();
         places += u32::from(place.is_some() && place != last);
         last = place;
-        if fixture.queue.has_ready() {
+        if fixture.queue.has_ready(fixture.now()) {
             let items = fixture.queue.pop(fixture.now(), &pop).expect("no refusal");
             let settles: Vec<Settle> =
                 items.iter().map(|item| Settle { token: item.token, how: How::Ack }).collect();

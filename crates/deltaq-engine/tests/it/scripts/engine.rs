@@ -14,6 +14,7 @@ use deltaq_engine::key::Key;
 use deltaq_engine::object::Object;
 use deltaq_engine::object_version::ObjectVersion;
 use deltaq_engine::pointer::Pointer;
+use deltaq_engine::rate::Rate;
 use deltaq_engine::rate_limit::{ItemExponential, RateLimiter};
 use deltaq_engine::refusal::Refusal;
 use deltaq_engine::schedule::{Place, ScheduleState, Turn};
@@ -524,10 +525,18 @@ fn configured(config: &Config, options: &Options) -> Config {
             "backoff" => config.rate_limiter = exponential(value),
             "debounce" => config.debounce = debounce(value),
             "order" => config.order = order(value),
+            "max_leased" => config.max_leased = if value == "null" { None } else { options.number(name) },
+            "rate" => config.rate = rate(value),
             other => panic!("no setting is called {other:?}"),
         }
     }
     config
+}
+
+/// The setting in the form of scripts: `0.5,burst=3`, or `none`.
+fn rate(value: &str) -> Option<Rate> {
+    let (per_second, burst) = value.split_once(",burst=")?;
+    Rate::new(per_second.parse().expect("a number"), burst.parse().expect("a number"))
 }
 
 /// The setting in the form of scripts: `2s..10s`, with `deletes=now` and `lists` after commas.

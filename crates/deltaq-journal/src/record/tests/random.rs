@@ -22,6 +22,7 @@ use deltaq_engine::lives::{Life, LifeId};
 use deltaq_engine::object::{ArrayKeys, Object};
 use deltaq_engine::object_version::ObjectVersion;
 use deltaq_engine::pointer::Pointer;
+use deltaq_engine::rate::{Rate, RateDebt};
 use deltaq_engine::rate_limit::{BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
 use deltaq_engine::schedule::{
     Backoff, Delay, EventId, HeadStart, Lease, NotBefore, OpenWindow, Place, ReadyPosition, ScheduleState,
@@ -423,6 +424,11 @@ impl Dice {
             rate_limiter: self.rate_limiter(),
             debounce: debounce.filter(|_| mode != Mode::Events),
             order: self.maybe(Self::order),
+            max_leased: self.maybe(|dice| dice.0.u64(1..=1_000_000_000)),
+            rate: self.maybe(|dice| Rate {
+                per_1000_seconds: dice.0.u64(1..=1_000_000_000),
+                burst: dice.0.u64(1..=1_000_000),
+            }),
             resync_period: resync_period.filter(|_| mode != Mode::Keys),
             max_keys: self.0.usize(1..=1_000_000_000),
             max_object_bytes: self.0.usize(2..=1 << 30),
@@ -522,6 +528,7 @@ impl Dice {
             ]),
             settled: self.settled(),
             bucket: self.maybe(|dice| BucketLevel { tokens: dice.float(), at: dice.time() }),
+            debt: RateDebt { owed: self.number(), at: self.time() },
             next_resync: self.maybe(Self::time),
             last_replace: self.maybe(Self::last_replace),
             followed: self.maybe(Self::follow_position),

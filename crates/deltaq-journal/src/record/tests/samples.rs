@@ -22,6 +22,7 @@ use deltaq_engine::lives::{Life, LifeId};
 use deltaq_engine::object::{ArrayKeys, Object};
 use deltaq_engine::object_version::ObjectVersion;
 use deltaq_engine::pointer::Pointer;
+use deltaq_engine::rate::{Rate, RateDebt};
 use deltaq_engine::rate_limit::{BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
 use deltaq_engine::schedule::{
     Backoff, Delay, EventId, HeadStart, Lease, NotBefore, OpenWindow, Place, ReadyPosition, ScheduleState,
@@ -265,6 +266,8 @@ pub(super) fn full_config() -> Config {
             initial_list: Some(HeadStart::from_micros(-600_000_000)),
             resync: Some(HeadStart::from_micros(300_000_000)),
         }),
+        max_leased: Some(200),
+        rate: Rate::new(0.5, 300),
         resync_period: Some(Duration::from_hours(36)),
         max_keys: 1,
         max_object_bytes: 2,
@@ -422,6 +425,7 @@ fn new_queue_state() -> QueueState {
         initial: InitialList::Missing,
         settled: SettledLeases::default(),
         bucket: None,
+        debt: RateDebt::default(),
         next_resync: None,
         last_replace: None,
         followed: None,
@@ -473,6 +477,7 @@ pub(super) fn queue_states() -> Vec<QueueState> {
         initial: InitialList::Aborted { populated: true },
         settled,
         bucket: Some(BucketLevel { tokens: -0.1 - 0.2, at: at(41) }),
+        debt: RateDebt { owed: 1_500_000_000, at: at(40) },
         next_resync: Some(at(129_600)),
         sources: source_histories(&replace),
         followed: Some(position(FollowPhase::List { since: Rv::new(30) })),
