@@ -1,4 +1,4 @@
-//! Compression of the entries of runs, for stores whose databases don't compress well.
+//! Compression of runs and of rows of the journal, for stores whose databases don't compress well.
 
 use std::io::{self, Read as _};
 
@@ -11,24 +11,36 @@ pub(super) fn compress(text: &str) -> Vec<u8> {
     zstd::bulk::compress(text.as_bytes(), LEVEL).expect("memory is compressed into memory")
 }
 
-/// An upper limit of the bytes of a compressed text.
-pub(super) fn compressed_max(text: &str) -> usize {
-    zstd::zstd_safe::compress_bound(text.len())
-}
-
-/// Restores a text of this many bytes. At most one byte more is read, because a damaged text could be huge.
+/// Restores a text of at most this many bytes. At most one byte more is read, because a damaged text could be huge.
 ///
 /// # Errors
 /// It is not the compressed form of such a text.
-pub(super) fn expand(compressed: &[u8], bytes: u64) -> io::Result<String> {
+pub(super) fn expand(compressed: &[u8], bytes_max: u64) -> io::Result<String> {
     let mut text = String::new();
-    let read =
-        zstd::Decoder::with_buffer(compressed)?.take(bytes.saturating_add(1)).read_to_string(&mut text)?;
-    if read as u64 == bytes {
+    let decoder = zstd::Decoder::with_buffer(compressed)?;
+    let read = decoder.take(bytes_max.saturating_add(1)).read_to_string(&mut text)?;
+    if read as u64 <= bytes_max {
         Ok(text)
     } else {
-        Err(io::Error::new(io::ErrorKind::InvalidData, format!("its text does not have {bytes} bytes")))
+        Err(invalid(format!("its text has more than {bytes_max} bytes")))
     }
+}
+
+/// Restores a text of this many bytes.
+///
+/// # Errors
+/// It is not the compressed form of such a text.
+pub(super) fn expand_to(compressed: &[u8], bytes: u64) -> io::Result<String> {
+    let text = expand(compressed, bytes)?;
+    if text.len() as u64 == bytes {
+        Ok(text)
+    } else {
+        Err(invalid(format!("its text does not have {bytes} bytes")))
+    }
+}
+
+fn invalid(problem: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, problem)
 }
 
 #[cfg(test)]
@@ -39,9 +51,10 @@ mod tests {
     fn a_text_comes_back_and_only_with_its_length() {
         for text in ["", "a", "näïve \0", &"[{\"slot\":1}]".repeat(10_000)] {
             let (compressed, bytes) = (compress(text), text.len() as u64);
-            assert_eq!(expand(&compressed, bytes).unwrap(), text);
-            for wrong in [bytes + 1, bytes.wrapping_sub(1), u64::MAX, 0] {
-                assert_eq!(expand(&compressed, wrong).is_ok(), wrong == bytes, "{wrong}");
+            assert_eq!(expand_to(&compressed, bytes).unwrap(), text);
+            for other in [bytes + 1, bytes.wrapping_sub(1), u64::MAX, 0] {
+                assert_eq!(expand_to(&compressed, other).is_ok(), other == bytes, "{other}");
+                assert_eq!(expand(&compressed, other).is_ok(), other >= bytes, "{other}");
             }
             assert!(expand(&compressed[..compressed.len() - 1], bytes).is_err());
         }

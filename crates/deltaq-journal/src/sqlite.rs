@@ -40,6 +40,7 @@ pub use self::reader::SqliteReader;
 pub use self::snapshot::SqliteSnapshot;
 pub use self::sync::Sync;
 use self::upkeep::Upkeep;
+use self::write::Packed;
 use super::store::{
     Epoch, Error, Opening, Position, QueueId, REMEDY, References, Referring, Size, Store, Writes,
 };
@@ -215,12 +216,13 @@ impl Store for Sqlite {
         let row = before.row + writes.journal.len() as u64;
         let version = writes.queues.iter().map(|row| row.version).fold(before.version, u64::max);
         let Connections { writer, upkeep } = connections;
+        let packed = Packed::of(writes);
         // A maintenance failure does not fail the commit. The next call of `upkeep` returns the error.
-        let copied = upkeep.before_write(write::bytes(&writes), &self.paths, writer).await;
+        let copied = upkeep.before_write(packed.wal_bytes(), &self.paths, writer).await;
         self.upkeep_error = copied.err().or(self.upkeep_error.take());
         // If this future is dropped after this point, the outcome of the write is unknown.
         self.is_sound = false;
-        let written = write::commit(writer, writes, before.row + 1).await;
+        let written = write::commit(writer, packed, before.row + 1).await;
         self.is_full = matches!(written, Err(Error::Full { .. }));
         written?;
         self.opened.check()?;

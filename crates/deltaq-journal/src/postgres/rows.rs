@@ -7,7 +7,7 @@ use deltaq_engine::time::Time;
 use sqlx::postgres::{PgRow, Postgres as Database};
 use sqlx::{Decode, Row};
 
-use crate::compression::expand;
+use crate::compression::expand_to;
 use crate::store::{
     Epoch, JournalRow, Position, QueueId, QueueRow, RunRow, Segment, SharedText, parse_texts_column,
 };
@@ -120,7 +120,7 @@ pub(super) fn run_row(row: &PgRow) -> Read<RunRow> {
         format: bits(row, 2)?,
         checksum: bits(row, 3)?,
         texts: texts(row, 4)?,
-        entries: expand(column(row, 6)?, number(row, 5)?).map_err(named)?,
+        entries: expand_to(column(row, 6)?, number(row, 5)?).map_err(named)?,
     })
 }
 

@@ -30,8 +30,10 @@ pub(super) const FRAME_BYTES: u64 = PAGE_BYTES + 24;
 const WAL_FILE_BYTES_MAX: u64 = 48 << 20;
 
 /// All migrations, oldest first. A released migration never changes.
-const MIGRATIONS: &[(i64, &str, &str)] =
-    &[(1, "store", include_str!("../../../../migrations/sqlite/0001_store.sql"))];
+const MIGRATIONS: &[(i64, &str, &str)] = &[
+    (1, "store", include_str!("../../../../migrations/sqlite/0001_store.sql")),
+    (2, "compressed_events", include_str!("../../../../migrations/sqlite/0002_compressed_events.sql")),
+];
 
 /// The state that the database records about itself.
 #[derive(Clone, Copy, Debug)]

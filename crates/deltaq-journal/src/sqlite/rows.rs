@@ -5,9 +5,9 @@ use std::sync::Arc;
 use deltaq_engine::id::Rv;
 use deltaq_engine::time::Time;
 use sqlx::sqlite::SqliteRow;
-use sqlx::{Decode, Row};
+use sqlx::{Decode, Row, TypeInfo as _, ValueRef as _};
 
-use crate::compression::expand;
+use crate::compression::{expand, expand_to};
 use crate::store::{
     Epoch, JournalRow, Position, QueueId, QueueRow, RunRow, Segment, SharedText, parse_texts_column,
 };
@@ -49,6 +49,16 @@ fn time(row: &SqliteRow, index: usize) -> Read<Time> {
 }
 
 pub(super) fn journal_row(row: &SqliteRow) -> Read<JournalRow> {
+    let added: i64 = column(row, 9)?;
+    let (events, text_bytes) = if row.try_get_raw(10)?.type_info().name() == "BLOB" {
+        let compressed: &[u8] = column(row, 10)?;
+        let all = (compressed.len() as u64).saturating_add_signed(added);
+        let events = expand(compressed, all).map_err(|error| sqlx::Error::Decode(error.into()))?;
+        let text_bytes = all - events.len() as u64;
+        (events, text_bytes)
+    } else {
+        (column(row, 10)?, added.cast_unsigned())
+    };
     Ok(JournalRow {
         queue: QueueId(column(row, 0)?),
         epoch: Epoch(number(row, 1)?),
@@ -59,8 +69,8 @@ pub(super) fn journal_row(row: &SqliteRow) -> Read<JournalRow> {
         format: column(row, 6)?,
         checksum: column(row, 7)?,
         texts: texts(row, 8)?,
-        text_bytes: number(row, 9)?,
-        events: column(row, 10)?,
+        text_bytes,
+        events,
     })
 }
 
@@ -75,7 +85,7 @@ pub(super) fn run_row(row: &SqliteRow) -> Read<RunRow> {
         format: column(row, 2)?,
         checksum: column(row, 3)?,
         texts: texts(row, 4)?,
-        entries: expand(column(row, 6)?, number(row, 5)?).map_err(named)?,
+        entries: expand_to(column(row, 6)?, number(row, 5)?).map_err(named)?,
     })
 }
 

@@ -1,5 +1,7 @@
 //! Writes rows in one transaction.
 
+use std::mem::take;
+
 use futures_util::StreamExt as _;
 use sqlx::sqlite::{Sqlite as Database, SqliteArguments, SqliteConnection};
 use sqlx::{Either, Executor as _};
@@ -7,7 +9,7 @@ use sqlx::{Either, Executor as _};
 use super::connect::{self, FRAME_BYTES, PAGE_BYTES};
 use super::error::database;
 use super::sql;
-use crate::compression::{compress, compressed_max};
+use crate::compression::compress;
 use crate::store::{
     Error, JournalRow, QueueId, QueueRow, REMOVED_BYTES_MAX, REMOVED_ROWS_MAX, REMOVED_RUNS_MAX, RunRow,
     SharedText, Writes, bound, texts_column,
@@ -19,26 +21,54 @@ const TEXT_ID_BYTES: usize = 65;
 /// Approximate number of WAL bytes that it takes to remove rows of a queue, or to free the pages of texts.
 const REMOVAL_BYTES: u64 = 1 << 20;
 
+/// Events of a row are compressed from this many bytes on. Shorter ones are few, and SQL can read them.
+const COMPRESSED_BYTES_MIN: usize = 1 << 10;
+
 type Query = sqlx::query::Query<'static, Database, SqliteArguments>;
 
-/// An upper estimate of the bytes that the write adds to the WAL: each row changes its own page, a page of each index that has
-/// it, and the pages that its text fills.
-pub(super) fn bytes(writes: &Writes) -> u64 {
-    let ids = |texts: &[SharedText]| texts.len() * TEXT_ID_BYTES;
-    let indexes = |texts: &[SharedText]| 2 + u64::from(!texts.is_empty());
-    let journal = writes.journal.iter();
-    let journal = journal.map(|row| frames(row.events.len() + ids(&row.texts), indexes(&row.texts)));
-    let runs = writes.runs.iter();
-    let runs = runs.map(|row| frames(compressed_max(&row.entries) + ids(&row.texts), indexes(&row.texts)));
-    let queues = writes.queues.iter().map(|row| frames(row.name.len() + row.state.len(), 2));
-    let texts = writes.texts.iter().map(|shared| frames(shared.text.len() + TEXT_ID_BYTES, 2));
-    let rows = journal.chain(runs).chain(queues).chain(texts);
-    let runs = writes.removed_runs.iter().map(|(_, numbers)| numbers.end.saturating_sub(numbers.start));
-    let removed = (writes.forgotten.len() + writes.unused_texts.len()) as u64;
-    let removed = removed + runs.map(|runs| runs.min(REMOVED_RUNS_MAX.into())).sum::<u64>();
-    let removals = usize::from(!writes.removed_runs.is_empty()) + writes.trimmed.len() + writes.emptied.len();
-    let removals = removals + usize::from(!writes.unused_texts.is_empty());
-    rows.sum::<u64>() + removed * frames(0, 2) + removals as u64 * REMOVAL_BYTES
+/// A write whose rows are compressed.
+#[derive(Debug)]
+pub(super) struct Packed {
+    /// The write without the rows that are in `journal` and in `runs`.
+    writes: Writes,
+    journal: Vec<(JournalRow, Option<Vec<u8>>)>,
+    runs: Vec<(RunRow, Vec<u8>)>,
+}
+
+impl Packed {
+    pub(super) fn of(mut writes: Writes) -> Self {
+        let events =
+            |row: &JournalRow| (row.events.len() >= COMPRESSED_BYTES_MIN).then(|| compress(&row.events));
+        let journal = take(&mut writes.journal).into_iter().map(|row| (events(&row), row));
+        let journal = journal.map(|(events, row)| (row, events)).collect();
+        let runs = take(&mut writes.runs).into_iter().map(|row| (compress(&row.entries), row));
+        let runs = runs.map(|(entries, row)| (row, entries)).collect();
+        Self { writes, journal, runs }
+    }
+
+    /// An upper estimate of the bytes that the write adds to the WAL: each row changes its own page, a page of each index that has
+    /// it, and the pages that its text fills.
+    pub(super) fn wal_bytes(&self) -> u64 {
+        let Self { writes, journal, runs } = self;
+        let ids = |texts: &[SharedText]| texts.len() * TEXT_ID_BYTES;
+        let indexes = |texts: &[SharedText]| 2 + u64::from(!texts.is_empty());
+        let journal = journal.iter().map(|(row, events)| {
+            let events = events.as_ref().map_or(row.events.len(), Vec::len);
+            frames(events + ids(&row.texts), indexes(&row.texts))
+        });
+        let runs =
+            runs.iter().map(|(row, entries)| frames(entries.len() + ids(&row.texts), indexes(&row.texts)));
+        let queues = writes.queues.iter().map(|row| frames(row.name.len() + row.state.len(), 2));
+        let texts = writes.texts.iter().map(|shared| frames(shared.text.len() + TEXT_ID_BYTES, 2));
+        let rows = journal.chain(runs).chain(queues).chain(texts);
+        let runs = writes.removed_runs.iter().map(|(_, numbers)| numbers.end.saturating_sub(numbers.start));
+        let removed = (writes.forgotten.len() + writes.unused_texts.len()) as u64;
+        let removed = removed + runs.map(|runs| runs.min(REMOVED_RUNS_MAX.into())).sum::<u64>();
+        let removals =
+            usize::from(!writes.removed_runs.is_empty()) + writes.trimmed.len() + writes.emptied.len();
+        let removals = removals + usize::from(!writes.unused_texts.is_empty());
+        rows.sum::<u64>() + removed * frames(0, 2) + removals as u64 * REMOVAL_BYTES
+    }
 }
 
 /// The bytes of a row's pages in the WAL. Its text fills pages in addition to those that it shares with other rows.
@@ -50,14 +80,14 @@ fn frames(text_bytes: usize, pages: u64) -> u64 {
 /// still be inside the transaction.
 pub(super) async fn commit(
     connection: &mut SqliteConnection,
-    writes: Writes,
+    packed: Packed,
     first_row: u64,
 ) -> Result<(), Error> {
-    let own = writes.epoch;
+    let own = packed.writes.epoch;
     let failed = |error| database("write", error);
-    let short = writes.journal.len().checked_sub(1).and_then(|index| sql::SHORT.get(index));
-    if let Some(text) = short.filter(|_| writes.is_only_journal()) {
-        let query = (first_row..).zip(writes.journal).fold(sqlx::query(text.as_str()), bind_journal);
+    let short = packed.journal.len().checked_sub(1).and_then(|index| sql::SHORT.get(index));
+    if let Some(text) = short.filter(|_| packed.runs.is_empty() && packed.writes.is_only_journal()) {
+        let query = (first_row..).zip(packed.journal).fold(sqlx::query(text.as_str()), bind_journal);
         let inserted = run(connection, query.bind(own.0.cast_signed())).await.map_err(failed)?;
         return if inserted > 0 {
             Ok(())
@@ -70,7 +100,7 @@ pub(super) async fn commit(
     if found != own {
         return Err(Error::Fenced { own, found });
     }
-    write_all(connection, writes, first_row).await.map_err(failed)?;
+    write_all(connection, packed, first_row).await.map_err(failed)?;
     run(connection, sqlx::query(sql::COMMIT)).await.map_err(failed)?;
     Ok(())
 }
@@ -91,15 +121,15 @@ async fn run(connection: &mut SqliteConnection, statement: Query) -> Result<u64,
 
 async fn write_all(
     connection: &mut SqliteConnection,
-    writes: Writes,
+    Packed { writes, journal, runs }: Packed,
     first_row: u64,
 ) -> Result<(), sqlx::Error> {
     let Writes {
         epoch: _,
         texts,
-        journal,
+        journal: _,
         queues,
-        runs,
+        runs: _,
         removed_runs,
         trimmed,
         emptied,
@@ -173,7 +203,11 @@ fn bind_text(query: Query, SharedText { id, text }: SharedText) -> Query {
     query.bind(id.to_string()).bind(text)
 }
 
-fn bind_journal(query: Query, (id, row): (u64, JournalRow)) -> Query {
+fn bind_journal(query: Query, (id, (row, compressed)): (u64, (JournalRow, Option<Vec<u8>>))) -> Query {
+    let text_bytes = match &compressed {
+        Some(compressed) => row.bytes().cast_signed() - (compressed.len() as u64).cast_signed(),
+        None => row.text_bytes.cast_signed(),
+    };
     let JournalRow {
         queue,
         epoch,
@@ -183,7 +217,7 @@ fn bind_journal(query: Query, (id, row): (u64, JournalRow)) -> Query {
         at,
         format,
         texts,
-        text_bytes,
+        text_bytes: _,
         events,
         checksum,
     } = row;
@@ -194,7 +228,11 @@ fn bind_journal(query: Query, (id, row): (u64, JournalRow)) -> Query {
         .bind(prev_rv.get().cast_signed());
     let query = query.bind(first_rv.get().cast_signed()).bind(last_rv.get().cast_signed());
     let query = query.bind(at.as_micros().cast_signed()).bind(format).bind(checksum);
-    query.bind(texts_column(&texts)).bind(text_bytes.cast_signed()).bind(events)
+    let query = query.bind(texts_column(&texts)).bind(text_bytes);
+    match compressed {
+        Some(compressed) => query.bind(compressed),
+        None => query.bind(events),
+    }
 }
 
 fn bind_queue(query: Query, row: QueueRow) -> Query {
@@ -218,10 +256,10 @@ fn bind_queue(query: Query, row: QueueRow) -> Query {
     query.bind(format).bind(checksum).bind(state)
 }
 
-fn bind_run(query: Query, row: RunRow) -> Query {
+fn bind_run(query: Query, (row, compressed): (RunRow, Vec<u8>)) -> Query {
     let RunRow { queue, number, format, texts, entries, checksum } = row;
     let query = query.bind(queue.0).bind(number.cast_signed()).bind(format).bind(checksum);
-    query.bind(texts_column(&texts)).bind(bound(entries.len() as u64)).bind(compress(&entries))
+    query.bind(texts_column(&texts)).bind(bound(entries.len() as u64)).bind(compressed)
 }
 
 #[cfg(test)]
@@ -230,7 +268,7 @@ mod tests {
     use sqlx::Connection as _;
 
     use super::*;
-    use crate::sqlite::tests::{journal_row, run_row};
+    use crate::sqlite::tests::{journal_row, random_text, run_row};
 
     #[tokio::test]
     async fn no_answer_is_no_success() {
@@ -247,8 +285,9 @@ mod tests {
     #[test]
     fn whatever_makes_the_wal_grow_counts() {
         let none = Writes::default();
+        let bytes = |writes: &Writes| Packed::of(writes.clone()).wal_bytes();
         assert_eq!(bytes(&none), 0);
-        let journal = vec![JournalRow { events: "e".repeat(10_000), ..journal_row(1, 1..=1) }];
+        let journal = vec![JournalRow { events: random_text(10_000), ..journal_row(1, 1..=1) }];
         assert!(bytes(&Writes { journal, ..none.clone() }) >= 10_000);
         let runs = (0..100).map(|number| run_row(1, number, "[]")).collect();
         assert!(bytes(&Writes { runs, ..none.clone() }) >= 100 * PAGE_BYTES);

@@ -177,7 +177,7 @@ async fn values_of_another_type_are_found_even_where_they_mean_the_same() {
         ("UPDATE runs SET number = number || 'x'", "column number contains text, but must be integer"),
         ("UPDATE runs SET entries = CAST('[]' AS TEXT)", "column entries contains text, but must be blob"),
         ("UPDATE runs SET entries = x'ff'", "a value can't be read"),
-        ("UPDATE runs SET bytes = bytes - 1", "its text does not have"),
+        ("UPDATE runs SET bytes = bytes - 1", "its text has more than"),
         ("DELETE FROM runs WHERE queue_id = 1", "table runs: 1 runs are missing"),
         ("UPDATE runs SET number = number + 7 WHERE queue_id = 1", "damaged: the checksum is"),
         ("UPDATE journal SET format = -1", "a value can't be read"),

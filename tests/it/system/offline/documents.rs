@@ -32,31 +32,13 @@ async fn the_sql_of_the_documents_gives_what_they_say() {
     let scratch = Scratch::new();
     let folder = full_store(&scratch, "data");
     let blocks = blocks("Reading the store with sqlite3");
-    let [queues, history, sizes] = blocks.as_slice() else { panic!("{blocks:?}") };
+    let [queues, sizes] = blocks.as_slice() else { panic!("{blocks:?}") };
     let mut connection = open(&folder).await;
 
     let found = rows(&mut connection, queues).await;
     let names: Vec<&str> = found.iter().map(|row| row[1].as_str()).collect();
     assert_eq!(names, ["prices", "stock"]);
     assert!(found.iter().all(|row| row[2].starts_with("20") && row[2].len() == 19), "{found:?}");
-
-    let found = rows(&mut connection, history).await;
-    let listed: Vec<[&str; 3]> = found.iter().map(|row| [&*row[1], &*row[2], &*row[3]]).collect();
-    let expected = [
-        ["appended", "Updated", ""],
-        ["settled", "", "acked"],
-        ["leased", "", ""],
-        ["appended", "Added", ""],
-    ];
-    // A purge has removed the second delta.
-    assert_eq!(listed.iter().filter(|row| row[0] != "removed").copied().collect::<Vec<_>>(), expected);
-    let times: Vec<&String> = found.iter().map(|row| &row[0]).collect();
-    assert!(times.is_sorted_by(|newer, older| newer >= older), "{times:?}");
-    assert!(times.iter().all(|time| time.starts_with("20") && time.len() == 23), "{times:?}");
-    assert_eq!(
-        found.last().and_then(|row| row.last()).map(String::as_str),
-        Some(r#"{"key":"sku-1","price":10}"#)
-    );
 
     let found = rows(&mut connection, sizes).await;
     assert_eq!(found.iter().map(|row| row[0].as_str()).collect::<Vec<_>>(), ["prices", "stock"]);

@@ -404,7 +404,7 @@ async fn a_full_disk_is_reported_and_writes_continue_when_there_is_room() {
     // SQLite's error is the same as for a full disk.
     let connections = store.store.connections.as_mut().unwrap();
     sqlx::raw_sql("PRAGMA max_page_count = 1").execute(&mut connections.writer).await.unwrap();
-    let row = JournalRow { events: "e".repeat(1 << 20), ..journal_row(1, 2..=2) };
+    let row = JournalRow { events: random_text(1 << 20), ..journal_row(1, 2..=2) };
     let large = Writes { journal: vec![row], ..Writes::default() };
     let full = store.write(large.clone()).await;
     assert!(matches!(full, Err(Error::Full { source: Some(_) })), "{full:?}");

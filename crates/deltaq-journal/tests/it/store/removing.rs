@@ -87,7 +87,9 @@ pub(crate) async fn one_write_removes_a_bounded_number_of_rows(place: &impl Plac
     assert_eq!(rvs(&reader, 1).await, [most + 2]);
     assert_eq!(runs(&reader, 1).await.len(), 2, "the numbers from 0 on are gone");
     // Three rows, each larger than the bound of one write: they are removed one by one.
-    let events = "e".repeat(usize::try_from(REMOVED_BYTES_MAX).unwrap() + 1);
+    let mut random = fastrand::Rng::with_seed(1);
+    let bytes = usize::try_from(REMOVED_BYTES_MAX).unwrap() * 8 / 7 + 1_000;
+    let events: String = std::iter::repeat_with(|| char::from(random.u8(0..128))).take(bytes).collect();
     let large = |id| JournalRow { events: events.clone(), ..journal_row(2, id..=id, "a") };
     let next = most + 3;
     store.write(journal((next..next + 3).map(large).collect())).await.unwrap();
