@@ -8,12 +8,14 @@ absent keys, reads that wait, long errors of many small keys, many indexed value
 With --memory the server runs in a memory control group of this size (version 1, as root) and takes its limits from it.
 Fails if the p99 of the others is more than 3 times as long (and more than 50 ms), a call of theirs is refused, the server uses more memory
 than its limits add up to or is killed, or the files grow by more than 3 times the bytes that were sent."""
-import argparse, hashlib, http.client, json, multiprocessing, os, random, shutil, socket, subprocess, sys, tempfile, threading, time
+import argparse, base64, hashlib, http.client, json, multiprocessing, os, random, shutil, socket, subprocess, sys, tempfile, threading, time
 
 TENANTS = 8
 MEMORY_MAX_MIB = 1_500
 REPLIES_MAX, BODIES_MAX, UNCOMMITTED_MAX = 64 << 20, 256 << 20, 64 << 20
-LARGE = json.dumps({"x": "y" * 1_000_000}).encode()
+# Compression must not make the flood smaller than it looks.
+TEXT = base64.b64encode(random.Random(1).randbytes(750_000)).decode()
+LARGE = json.dumps({"x": TEXT}).encode()
 GROUPS = "/sys/fs/cgroup/memory"
 ARRAY = b'{"a":[' + b",".join([b"0"] * 400_000) + b"]}"
 
@@ -134,7 +136,7 @@ class Hostile:
         put("tagged", {"indexes": {f"i{n}": "/tags" for n in range(16)}})
         put("names", {"mode": "events"})
         for part in range(8):
-            lines = "".join(json.dumps({"key": f"k{n}", "o": "y" * 1000, "part": part}) + "\n" for n in range(10_000)).encode()
+            lines = "".join(json.dumps({"key": f"k{n}", "o": TEXT[n * 50:][:1000], "part": part}) + "\n" for n in range(10_000)).encode()
             status, text = call(server, 0, "POST", "/v1/queues/t0-past/update", lines, kind="application/x-ndjson")
             self.count(len(lines))
             self.first = getattr(self, "first", json.loads(text)["resource_version"])

@@ -30,7 +30,7 @@ use super::queue::{Handle, drop_in_background};
 /// Number of slots that are indexed in one critical section.
 const SLOTS_AT_A_TIME: usize = 2_048;
 /// Approximate number of journal bytes that are read at a time to extend a feed backwards.
-const BACKFILL_PAGE_BYTES: usize = 4 << 20;
+const BACKFILL_PAGE_BYTES: usize = 1 << 20;
 /// Approximate maximum number of journal bytes that are read. A reader of an older version lists the view again,
 /// which is then cheaper.
 const BACKFILL_BYTES_MAX: u64 = 64 << 20;

@@ -32,11 +32,13 @@ const COPY_BYTES: u64 = 8 << 20;
 /// The length from which on the WAL should start over. A larger value takes more disk space. With a smaller value,
 /// the WAL waits for readers more often.
 const RESTART_BYTES: u64 = 32 << 20;
-/// Maximum number of bytes that the writer copies, which takes a few milliseconds. More is left only while a reader
-/// blocks the passive checkpoint, and that reader would also block the writer's checkpoint.
-const REST_BYTES_MAX: u64 = COPY_BYTES;
-/// If the WAL's file is at least this long, commits wait for a running passive checkpoint.
+/// Maximum number of bytes that the writer copies, which takes a few milliseconds. If a passive checkpoint leaves more,
+/// another one starts at once, because it has less to copy and so leaves less.
+const REST_BYTES_MAX: u64 = 1 << 20;
+/// If the WAL's file is at least this long, commits wait for a running passive checkpoint, and for readers.
 const WAIT_BYTES: u64 = 64 << 20;
+/// The WAL of a store without writes is emptied after this many steps, which is about as many seconds.
+const QUIET_STEPS: u32 = 10;
 /// Up to this many free bytes are kept for later writes.
 const FREE_BYTES_MIN: u64 = 16 << 20;
 
@@ -63,12 +65,25 @@ pub(super) struct Upkeep {
     written: u64,
     /// Whether the WAL should start over. A reader may have prevented that so far.
     is_long: bool,
+    /// Number of bytes that the last passive checkpoint of a long WAL did not copy.
+    rest: u64,
+    /// Whether the last passive checkpoint left too much to copy, but less than the one before it.
+    catches_up: bool,
+    /// Steps since the last write.
+    quiet_steps: u32,
 }
 
 impl Upkeep {
     /// Uses `connection` for passive checkpoints.
     pub(super) fn new(connection: SqliteConnection) -> Self {
-        Self { copier: Copier::Idle(connection), written: 0, is_long: false }
+        Self {
+            copier: Copier::Idle(connection),
+            written: 0,
+            is_long: false,
+            rest: u64::MAX,
+            catches_up: false,
+            quiet_steps: 0,
+        }
     }
 
     /// Copies the WAL as it grows. The writer calls this before it writes `bytes`, so that the WAL stays bounded even
@@ -79,8 +94,9 @@ impl Upkeep {
         paths: &Paths,
         writer: &mut SqliteConnection,
     ) -> Result<(), Error> {
+        self.quiet_steps = 0;
         self.written = self.written.saturating_add(bytes);
-        if self.written < COPY_BYTES {
+        if self.written < COPY_BYTES && !self.catches_up {
             return Ok(());
         }
         // The file is truncated when the WAL starts over, so the size of the file limits the size of the WAL.
@@ -94,6 +110,12 @@ impl Upkeep {
         self.finish_copy(false, writer).await?;
         if self.is_long {
             self.start_copy(writer).await?;
+        }
+        self.quiet_steps += 1;
+        if self.quiet_steps == QUIET_STEPS && matches!(self.copier, Copier::Idle(_)) {
+            let emptied = sqlx::query(sql::EMPTY_WAL).execute(&mut *writer).await;
+            emptied.map_err(|error| database("empty the WAL", error))?;
+            (self.written, self.is_long) = (0, false);
         }
         let (free, all) = pages(writer).await.map_err(|error| database("measure the database", error))?;
         if free > FREE_BYTES_MIN.max(all / 8) {
@@ -128,9 +150,12 @@ impl Upkeep {
         self.copier = Copier::Idle(connection);
         let copied = copied.map_err(|error| database("copy the WAL into the database", error))?;
         self.is_long = copied.wal >= RESTART_BYTES;
+        self.catches_up = self.is_long && copied.rest > REST_BYTES_MAX && copied.rest < self.rest;
+        self.rest = if self.is_long { copied.rest } else { u64::MAX };
         if self.is_long && copied.rest <= REST_BYTES_MAX {
             // If readers block the restart, it is tried again after the next passive checkpoint.
-            let restarted = sqlx::query(sql::RESTART).execute(writer).await;
+            let restart = if copied.wal < WAIT_BYTES { sql::RESTART } else { sql::RESTART_PATIENTLY };
+            let restarted = sqlx::query(restart).execute(writer).await;
             restarted.map_err(|error| database("start the WAL over", error))?;
         }
         Ok(())
