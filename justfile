@@ -54,6 +54,7 @@ console-pictures:
 # The checks that take too long for CI, in about two hours: to be run before a release, and every night, after `just check`, which builds the clients.
 judges:
     just schemathesis 200
+    just go-client
     for client in python python-async rust typescript; do just informer-faults $client; done
     just pop-replies 100000
     just differences
@@ -126,6 +127,10 @@ generated-client:
 # The Python client: lints, types, unit tests, scenarios, its package in an empty virtual environment.
 python-client:
     ./scripts/python-client.sh
+
+# The Go client: format, lints, tests and scenarios with the race detector.
+go-client:
+    ./scripts/go-client.sh --staticcheck
 
 # One list of scenarios for the clients of all languages; `just clients python --scenario lost-answers` runs one of them.
 clients client *args:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Rotates the tokens of workers and of a reflector under load, as docs/deployment.md says. Each program has a token and a queue of its own:
-`deltaq work`, `deltaq reflect`, and the workers of the Rust, Python, asyncio and TypeScript clients. `deltaq token rotate --keep-old` replaces
+`deltaq work`, `deltaq reflect`, and the workers of the Rust, Python, asyncio, TypeScript and Go clients. `deltaq token rotate --keep-old` replaces
 every token several times, and the program's file gets the new one while the server still accepts the old one.
 
     scripts/judge_rotation.py BINARY [SECONDS]

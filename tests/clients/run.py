@@ -32,12 +32,13 @@ INTERPRETER = str(OWN_INTERPRETER) if OWN_INTERPRETER.exists() else sys.executab
 CLIENTS: dict[str, tuple[list[str], dict[str, str]]] = {
     "python": ([INTERPRETER, str(PYTHON / "scenarios/program.py")], {"PYTHONPATH": str(PYTHON / "src")}),
     "python-async": ([INTERPRETER, str(PYTHON / "scenarios/program_async.py")], {"PYTHONPATH": str(PYTHON / "src")}),
+    "go": ([str(TARGET / "go/scenarios")], {}),
     "rust": ([str(TARGET / "debug/examples/scenarios")], {}),
     "typescript": (["node", str(TARGET / "typescript/build/scenarios/program.js")], {}),
 }
 
-# Clients that have no Reflector.
-WITHOUT_REFLECTOR = {"typescript"}
+# What a client does not have: the beginnings of the names of its scenarios.
+MISSING: dict[str, tuple[str, ...]] = {"go": ("informer", "reflector", "several-servers-informer"), "typescript": ("reflector",)}
 
 
 def run(name: str, options: argparse.Namespace) -> str | None:
@@ -81,8 +82,7 @@ def main() -> int:
     if options.program:
         options.command = shlex.split(options.program)
     names = options.scenario or list(SCENARIOS)
-    if options.client in WITHOUT_REFLECTOR:
-        names = [name for name in names if not name.startswith("reflector")]
+    names = [name for name in names if not name.startswith(MISSING.get(options.client, ()))]
     with ThreadPoolExecutor(options.jobs) as pool:
         faults = [fault for fault in pool.map(lambda name: run(name, options), names) if fault]
     if faults:

@@ -1,0 +1,311 @@
+package deltaq
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Mode is what a pop of a queue delivers.
+type Mode string
+
+// The modes of a queue.
+const (
+	// ModeDelta delivers all changes of a key since its last acknowledgement.
+	ModeDelta Mode = "delta"
+	// ModeLatest delivers the newest change of a key.
+	ModeLatest Mode = "latest"
+	// ModeKeys delivers the key without an object.
+	ModeKeys Mode = "keys"
+	// ModeEvents delivers each change alone.
+	ModeEvents Mode = "events"
+)
+
+// KeyPart is a JSON pointer to a part of the key.
+type KeyPart struct {
+	Pointer string
+	// Optional is true if the value at the pointer may be absent.
+	Optional bool
+}
+
+type detailedKeyPart struct {
+	Pointer  string `json:"pointer"`
+	Optional bool   `json:"optional,omitempty"`
+}
+
+// MarshalJSON writes the pointer, or a document if the part is optional.
+func (part KeyPart) MarshalJSON() ([]byte, error) {
+	if part.Optional {
+		return json.Marshal(detailedKeyPart(part))
+	}
+	return json.Marshal(part.Pointer)
+}
+
+// UnmarshalJSON reads both forms.
+func (part *KeyPart) UnmarshalJSON(text []byte) error {
+	if len(text) > 0 && text[0] == '"' {
+		*part = KeyPart{}
+		return json.Unmarshal(text, &part.Pointer)
+	}
+	var detailed detailedKeyPart
+	if err := json.Unmarshal(text, &detailed); err != nil {
+		return fmt.Errorf("a part of the key: %w", err)
+	}
+	*part = KeyPart(detailed)
+	return nil
+}
+
+// ItemExponential is a wait that doubles with each failure of a key.
+type ItemExponential struct {
+	Base Duration `json:"base"`
+	Max  Duration `json:"max"`
+}
+
+// ItemFastSlow is a short wait for the first failures of a key, and a long one later.
+type ItemFastSlow struct {
+	Fast    Duration `json:"fast"`
+	Slow    Duration `json:"slow"`
+	MaxFast int64    `json:"max_fast"`
+}
+
+// Bucket is a token bucket for the failures of all keys.
+type Bucket struct {
+	QPS   float64 `json:"qps"`
+	Burst int64   `json:"burst"`
+}
+
+// RateLimiter is the wait of a key after a failure: the longest of the limiters that are not nil.
+type RateLimiter struct {
+	ItemExponential *ItemExponential `json:"item_exponential,omitempty"`
+	ItemFastSlow    *ItemFastSlow    `json:"item_fast_slow,omitempty"`
+	Bucket          *Bucket          `json:"bucket,omitempty"`
+	MaxWait         Duration         `json:"max_wait,omitempty"`
+	Jitter          *float64         `json:"jitter,omitempty"`
+}
+
+// Debounce is how long a changed key waits until it is quiet.
+type Debounce struct {
+	Quiet Duration `json:"quiet"`
+	// MaxWait is the longest wait. Zero means 10 times Quiet.
+	MaxWait Duration `json:"max_wait,omitempty"`
+	// Deletes is debounced or now.
+	Deletes string `json:"deletes,omitempty"`
+	// Lists is true if the changes of a Replace wait, too.
+	Lists bool `json:"lists,omitempty"`
+}
+
+// HeadStartOrder takes the head start of each object from the object.
+type HeadStartOrder struct {
+	Pointer string   `json:"pointer"`
+	Default Duration `json:"default,omitempty"`
+}
+
+// PriorityOrder takes the priority of each object from the object.
+type PriorityOrder struct {
+	Pointer string `json:"pointer"`
+	// Step is the head start of one unit. Zero means that each priority is a class of its own.
+	Step Duration `json:"step,omitempty"`
+}
+
+// Order says which ready key is delivered first.
+type Order struct {
+	HeadStart   *HeadStartOrder `json:"head_start,omitempty"`
+	Priority    *PriorityOrder  `json:"priority,omitempty"`
+	InitialList *Duration       `json:"initial_list,omitempty"`
+	Resync      *Duration       `json:"resync,omitempty"`
+}
+
+// DeliveryRate is how many keys are delivered per second, and after a pause at once.
+type DeliveryRate struct {
+	PerSecond float64 `json:"per_second"`
+	Burst     int64   `json:"burst"`
+}
+
+// Follow names the queue that feeds a follower.
+type Follow struct {
+	Queue      string `json:"queue"`
+	View       View   `json:"view,omitempty"`
+	Prefix     string `json:"prefix,omitempty"`
+	MaxWaiting *int64 `json:"max_waiting,omitempty"`
+}
+
+// Retention is how long events are kept for the history. Zero and nil mean the default.
+type Retention struct {
+	Age   Duration `json:"age,omitempty"`
+	Bytes *int64   `json:"bytes,omitempty"`
+}
+
+// DiffSettings names the arrays whose elements a difference compares one by one.
+type DiffSettings struct {
+	// ArrayKeys has, for the pointer to each array, the pointer to what identifies an element.
+	ArrayKeys map[string]string `json:"array_keys,omitempty"`
+}
+
+// QueueSettings are the settings of a queue. In a call, nil and zero values mean the default; [Ptr] makes a pointer to a value. In a reply, every
+// setting with a default has its value, so the settings can be read, changed and sent back.
+type QueueSettings struct {
+	Mode             Mode              `json:"mode,omitempty"`
+	Key              []KeyPart         `json:"key,omitempty"`
+	Version          string            `json:"version,omitempty"`
+	KnownObjects     *bool             `json:"known_objects,omitempty"`
+	EmitReplaced     *bool             `json:"emit_replaced,omitempty"`
+	Lease            Duration          `json:"lease,omitempty"`
+	MaxFailures      *int64            `json:"max_failures,omitempty"`
+	RateLimiter      *RateLimiter      `json:"rate_limiter,omitempty"`
+	Debounce         *Debounce         `json:"debounce,omitempty"`
+	Order            *Order            `json:"order,omitempty"`
+	MaxLeased        *int64            `json:"max_leased,omitempty"`
+	Rate             *DeliveryRate     `json:"rate,omitempty"`
+	ResyncPeriod     Duration          `json:"resync_period,omitempty"`
+	MaxKeys          *int64            `json:"max_keys,omitempty"`
+	MaxObjectBytes   *int64            `json:"max_object_bytes,omitempty"`
+	MaxDeltasPerKey  *int64            `json:"max_deltas_per_key,omitempty"`
+	MaxBytesPerKey   *int64            `json:"max_bytes_per_key,omitempty"`
+	MaxDeletePercent *float64          `json:"max_delete_percent,omitempty"`
+	MaxDeletes       *int64            `json:"max_deletes,omitempty"`
+	Retention        *Retention        `json:"retention,omitempty"`
+	Follow           *Follow           `json:"follow,omitempty"`
+	Schema           json.RawMessage   `json:"schema,omitempty"`
+	Prune            []string          `json:"prune,omitempty"`
+	Diff             *DiffSettings     `json:"diff,omitempty"`
+	Indexes          map[string]string `json:"indexes,omitempty"`
+}
+
+// TaggedSettings are the settings of a queue with their entity tag.
+type TaggedSettings struct {
+	Settings QueueSettings
+	// ETag is for IfMatch in a later call.
+	ETag string
+}
+
+// FollowStatus is the progress of a follower.
+type FollowStatus struct {
+	// State is listing, following, blocked or waiting.
+	State           string `json:"state"`
+	ResourceVersion *int64 `json:"resource_version"`
+	LagEvents       int64  `json:"lag_events"`
+	LagMs           int64  `json:"lag_ms"`
+	// Reason is full, busy, failed, history_lost or not_granted, if the follower takes nothing.
+	Reason *string `json:"reason"`
+	Detail *string `json:"detail"`
+}
+
+// QueueStatus has the counts and flags of a queue.
+type QueueStatus struct {
+	Ready                     int64         `json:"ready"`
+	Delayed                   int64         `json:"delayed"`
+	Leased                    int64         `json:"leased"`
+	Parked                    int64         `json:"parked"`
+	Known                     int64         `json:"known"`
+	HeldBytes                 int64         `json:"held_bytes"`
+	Waiters                   int64         `json:"waiters"`
+	HasSynced                 bool          `json:"has_synced"`
+	InitialRemaining          int64         `json:"initial_remaining"`
+	ResourceVersion           int64         `json:"resource_version"`
+	OldestReadyAgeMs          int64         `json:"oldest_ready_age_ms"`
+	OldestUnacknowledgedAgeMs int64         `json:"oldest_unacknowledged_age_ms"`
+	Paused                    bool          `json:"paused"`
+	Closed                    bool          `json:"closed"`
+	Drained                   bool          `json:"drained"`
+	BuildingIndexes           []string      `json:"building_indexes"`
+	LastReplace               *LastReplace  `json:"last_replace"`
+	Follow                    *FollowStatus `json:"follow"`
+	Followers                 []string      `json:"followers"`
+}
+
+// QueueDocument is a queue with its settings and its status.
+type QueueDocument struct {
+	Name string `json:"name"`
+	// Incarnation is the id of the queue. It changes when the queue is deleted and created again.
+	Incarnation string `json:"incarnation"`
+	// Life changes each time a server loads the queue.
+	Life        string        `json:"life"`
+	AutoCreated bool          `json:"auto_created"`
+	CreatedAt   time.Time     `json:"created_at"`
+	Settings    QueueSettings `json:"settings"`
+	Status      QueueStatus   `json:"status"`
+	// Drained is set in the reply to a close with Drain.
+	Drained *bool `json:"drained"`
+}
+
+// UnavailableQueue is a queue that can't be read at present.
+type UnavailableQueue struct {
+	Name   string  `json:"name"`
+	Code   Code    `json:"code"`
+	Detail string  `json:"detail"`
+	Hint   *string `json:"hint"`
+}
+
+// QueuePage is a page of the list of queues.
+type QueuePage struct {
+	Items       []QueueDocument    `json:"items"`
+	Unavailable []UnavailableQueue `json:"unavailable"`
+	Continue    *string            `json:"continue"`
+	// ResourceVersion is always nil, because each queue has its own.
+	ResourceVersion *int64 `json:"resource_version"`
+}
+
+// Info describes a server.
+type Info struct {
+	Name       string    `json:"name"`
+	Version    string    `json:"version"`
+	Durability string    `json:"durability"`
+	Store      InfoStore `json:"store"`
+	// Node is nil for a server that is not a node.
+	Node     *InfoNode `json:"node"`
+	UptimeMs int64     `json:"uptime_ms"`
+	// MemoryBytes is the memory that the server may use; nil if its system does not say.
+	MemoryBytes *int64 `json:"memory_bytes"`
+	// Caller is the token of the call; nil on a server without tokens.
+	Caller *InfoCaller      `json:"caller"`
+	Limits map[string]int64 `json:"limits"`
+}
+
+// InfoStore is the store of a server.
+type InfoStore struct {
+	Kind       string `json:"kind"`
+	Replicated *bool  `json:"replicated"`
+}
+
+// InfoNode is a node of a cluster.
+type InfoNode struct {
+	Name       string  `json:"name"`
+	Partitions int64   `json:"partitions"`
+	Owned      []int64 `json:"owned"`
+}
+
+// InfoCaller is a token and what it permits.
+type InfoCaller struct {
+	Name      string      `json:"name"`
+	ExpiresAt *time.Time  `json:"expires_at"`
+	Grants    []InfoGrant `json:"grants"`
+}
+
+// InfoGrant is a grant of a token.
+type InfoGrant struct {
+	Verbs   []string `json:"verbs"`
+	Queues  []string `json:"queues"`
+	Sources []string `json:"sources"`
+}
+
+// Node is a node of a cluster, as of its last heartbeat.
+type Node struct {
+	Name string `json:"name"`
+	URL  string `json:"url"`
+	// This is true for the node that replies.
+	This bool `json:"this"`
+	// State is joining, serving, leaving or late.
+	State          string `json:"state"`
+	Partitions     int64  `json:"partitions"`
+	Queues         int64  `json:"queues"`
+	HeartbeatAgeMs int64  `json:"heartbeat_age_ms"`
+	// ClockAheadMs is how far its wall clock is ahead of the clock of the database; negative if it is behind.
+	ClockAheadMs int64 `json:"clock_ahead_ms"`
+}
+
+// NodeList has the nodes that share a database; none for a single server.
+type NodeList struct {
+	Nodes        []Node `json:"nodes"`
+	Partitions   int64  `json:"partitions"`
+	WithoutOwner int64  `json:"without_owner"`
+}

@@ -1,0 +1,3 @@
+module example.com/deltaq/clients/go
+
+go 1.23

