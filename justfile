@@ -55,7 +55,7 @@ console-pictures:
 judges:
     just schemathesis 200
     just go-client
-    for client in python python-async rust typescript; do just informer-faults $client; done
+    for client in go python python-async rust typescript; do just informer-faults $client; done
     just pop-replies 100000
     just differences
     just crash-readers 200

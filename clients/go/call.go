@@ -77,6 +77,27 @@ func fetchTagged[T any](ctx context.Context, c *Client, call *call) (*T, string,
 	}
 }
 
+// repeat makes a call on a queue until it succeeds, its error is final, or the context ends: workers and reflectors don't give up.
+func repeat[T any](ctx context.Context, q *Queue, call *call) (*T, error) {
+	document, _, err := repeatCounted[T](ctx, q, call)
+	return document, err
+}
+
+// repeatCounted is repeat, with the number of failures before the reply.
+func repeatCounted[T any](ctx context.Context, q *Queue, call *call) (*T, int, error) {
+	attempts := newAttempts(q.client.retry, true)
+	for {
+		document, _, err := fetchOnce[T](ctx, q.client, call)
+		if err == nil {
+			return document, attempts.failures, nil
+		}
+		if err := q.client.pause(ctx, attempts, call, err); err != nil {
+			return nil, attempts.failures, err
+		}
+		q.client.log.Warn("deltaq: a call is repeated", "queue", q.name, "error", err)
+	}
+}
+
 // fetchOnce makes one attempt.
 func fetchOnce[T any](ctx context.Context, c *Client, call *call) (*T, *reply, error) {
 	reply, err := c.send(ctx, call)

@@ -322,11 +322,11 @@ func TestASilentServerIsLeftIfThereAreOthers(t *testing.T) {
 		io.WriteString(w, `{"items":[],"settled":[],"closed":false,"paused":false}`)
 	}))
 	defer slow.Close()
-	client, err := New(silent.URL+","+slow.URL, quick())
+	client, err := New(silent.URL+","+slow.URL, &Options{Retry: RetryOptions{First: time.Millisecond, Max: time.Millisecond}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	client.silence, client.answer = 20*time.Millisecond, 20*time.Millisecond
+	client.silence, client.answer = 20*time.Millisecond, time.Second
 	if _, err := client.Queue("q").Pop(context.Background(), nil); err != nil {
 		t.Error(err)
 	}

@@ -2,6 +2,10 @@
 //
 //   - [Client] and [Queue] have all calls of the API, with retries.
 //   - [Worker] runs a handler for each changed key.
+//   - [Informer] keeps a copy of a queue in memory, with indexes, and calls handlers for its changes.
+//   - [Reflector] keeps a queue in step with a source.
+//
+// The names are those of client-go.
 //
 // # Contexts and errors
 //

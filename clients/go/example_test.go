@@ -122,6 +122,73 @@ func ExampleQueue_PatchSettings() {
 	// true
 }
 
+func ExampleInformer() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	client, err := deltaq.New(url, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	cities := client.Queue("cities")
+	list := []map[string]string{{"key": "rome", "country": "it"}, {"key": "oslo", "country": "no"}, {"key": "pisa", "country": "it"}}
+	if _, err := cities.Add(ctx, list, nil); err != nil {
+		log.Fatal(err)
+	}
+	informer := deltaq.NewInformer(cities, &deltaq.InformerOptions{
+		Indexes: map[string]deltaq.IndexFunc{"by_country": deltaq.PointerIndex("/country")},
+	})
+	handlers := informer.AddHandlers(deltaq.Handlers{
+		OnAdd: func(object *deltaq.Object, isInInitialList bool) { fmt.Println("add", object.Key) },
+	})
+	go func() {
+		if err := informer.Run(ctx); err != nil {
+			log.Fatal(err)
+		}
+	}()
+	if err := deltaq.WaitForSync(ctx, informer, handlers); err != nil {
+		log.Fatal(err)
+	}
+	for _, object := range informer.Store().ByIndex("by_country", "it") {
+		fmt.Println(object.Key)
+	}
+	// Output:
+	// add oslo
+	// add pisa
+	// add rome
+	// pisa
+	// rome
+}
+
+func ExampleReflector() {
+	ctx := context.Background()
+	client, err := deltaq.New(url, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	hosts := client.Queue("hosts")
+	type Host struct {
+		Key string `json:"key"`
+		Up  bool   `json:"up"`
+	}
+	source := deltaq.NewReflector(hosts, "inventory", nil)
+	if _, err := source.Replace(ctx, deltaq.Objects([]Host{{"web-1", false}, {"web-2", false}})); err != nil {
+		log.Fatal(err)
+	}
+	up := deltaq.DeltaCall{Type: deltaq.Updated, Object: Host{"web-1", true}}
+	gone := deltaq.DeltaCall{Type: deltaq.Deleted, Key: "web-2"}
+	if _, err := source.Apply(ctx, up, gone); err != nil {
+		log.Fatal(err)
+	}
+	for entry, err := range hosts.Objects(ctx, deltaq.Latest, nil) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(string(entry.Object))
+	}
+	// Output:
+	// {"key":"web-1","up":true}
+}
+
 func ExampleQueue_Watch() {
 	ctx := context.Background()
 	client, err := deltaq.New(url, nil)

@@ -12,6 +12,12 @@ import (
 // unwritable is the line of an object that can't be written as JSON. It is not JSON, so the server leaves the object out.
 const unwritable = "!\n"
 
+// listError is an error of a list, and not of the call that sends it.
+type listError struct{ error }
+
+// Unwrap returns the error of the list.
+func (err *listError) Unwrap() error { return err.error }
+
 // lines is a list with one object a line.
 type lines struct {
 	// skipInvalid leaves out objects that can't be written as JSON.
@@ -61,7 +67,7 @@ func (list *lines) end() { fmt.Fprintf(&list.text, "{\"$end\":%d}\n", list.count
 func (list *lines) fill(objects iter.Seq2[any, error], bytesMax int) (bool, error) {
 	for object, err := range objects {
 		if err != nil {
-			return false, err
+			return false, &listError{err}
 		}
 		if err := list.add(object); err != nil {
 			return false, err
@@ -115,6 +121,8 @@ func (stream *listStream) send(ctx context.Context, to io.Writer) error {
 	for object, err := range stream.objects {
 		if err == nil {
 			err = stream.lines.add(object)
+		} else {
+			err = &listError{err}
 		}
 		if err != nil {
 			stream.err = err

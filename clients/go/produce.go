@@ -136,36 +136,48 @@ func (q *Queue) Deltas(ctx context.Context, deltas []DeltaCall, options *DeltasO
 	if options != nil {
 		given = *options
 	}
-	call, err := q.call(http.MethodPost, "/deltas")
+	call, list, err := q.deltasCall(deltas, &given)
 	if err != nil {
 		return nil, err
-	}
-	setText(call.query, "source", given.Source)
-	setNumber(call.query, "sequence", given.Sequence)
-	setFlag(call.query, "skip_invalid", given.SkipInvalid)
-	setFlag(call.query, "must_exist", given.MustExist)
-	call.headers = map[string]string{}
-	if given.Traceparent != "" {
-		call.headers["Traceparent"] = given.Traceparent
-	}
-	// A line that is not JSON does not affect the others, so an object that can't be written does not, either.
-	list := lines{skipInvalid: given.SkipInvalid}
-	for index := range deltas {
-		delta := deltas[index]
-		call.isOnce = call.isOnce || (delta.ExpectedVersion != nil && given.Sequence == 0)
-		if err := list.add(delta); err != nil {
-			return nil, err
-		}
-	}
-	call.body, call.contentType = list.text.Bytes(), "application/x-ndjson"
-	if len(deltas) == 0 {
-		call.body, call.contentType = []byte("[]"), ""
 	}
 	produced, err := fetch[Produced](ctx, q.client, call)
 	if err == nil {
 		list.explain(produced)
 	}
 	return produced, err
+}
+
+func (q *Queue) deltasCall(deltas []DeltaCall, options *DeltasOptions) (*call, *lines, error) {
+	call, err := q.call(http.MethodPost, "/deltas")
+	if err != nil {
+		return nil, nil, err
+	}
+	setText(call.query, "source", options.Source)
+	setNumber(call.query, "sequence", options.Sequence)
+	setFlag(call.query, "skip_invalid", options.SkipInvalid)
+	setFlag(call.query, "must_exist", options.MustExist)
+	if options.Traceparent != "" {
+		call.headers = map[string]string{"Traceparent": options.Traceparent}
+	}
+	list := &lines{skipInvalid: options.SkipInvalid}
+	if len(deltas) == 0 {
+		call.body = []byte("[]")
+		return call, list, nil
+	}
+	for index := range deltas {
+		delta := deltas[index]
+		// If only the reply was lost, a repeat is refused: the first call has changed the version.
+		call.isOnce = call.isOnce || (delta.ExpectedVersion != nil && options.Sequence == 0)
+		if _, err := encode(delta.Object); err != nil && options.SkipInvalid && delta.Type == Deleted && delta.Key != "" {
+			// A deletion needs only its key.
+			delta.Object = nil
+		}
+		if err := list.add(delta); err != nil {
+			return nil, nil, err
+		}
+	}
+	call.body, call.contentType = list.text.Bytes(), "application/x-ndjson"
+	return call, list, nil
 }
 
 // Resync queues a Sync change for each known key that has no waiting change and is neither leased nor parked.
@@ -207,9 +219,6 @@ type ReplaceOptions struct {
 }
 
 func (options *ReplaceOptions) apply(call *call) {
-	if options == nil {
-		return
-	}
 	query := call.query
 	setText(query, "source", options.Source)
 	setNumber(query, "sequence", options.Sequence)
@@ -238,22 +247,9 @@ const bufferedMax = 4 << 20
 // Replace sends the whole list of a source: each object is queued, and so is the deletion of each key that the list lacks. The list may have any length.
 // It is read once, and once more for each repeat if it has more than 4 MiB. An error in the list ends the call, which then has changed nothing.
 func (q *Queue) Replace(ctx context.Context, objects iter.Seq2[any, error], options *ReplaceOptions) (*ReplaceReply, error) {
-	call, err := q.call(http.MethodPost, "/replace")
+	call, list, err := q.replaceCall(objects, copied(options))
 	if err != nil {
 		return nil, err
-	}
-	options.apply(call)
-	call.contentType = "application/x-ndjson"
-	skipInvalid := options != nil && options.SkipInvalid
-	list := &lines{skipInvalid: skipInvalid}
-	isWhole, err := list.fill(objects, bufferedMax)
-	if err != nil {
-		return nil, err
-	}
-	if isWhole {
-		call.body = list.text.Bytes()
-	} else {
-		call.stream = &listStream{objects: objects, lines: list}
 	}
 	replaced, err := fetch[ReplaceReply](ctx, q.client, call)
 	if err != nil {
@@ -261,6 +257,26 @@ func (q *Queue) Replace(ctx context.Context, objects iter.Seq2[any, error], opti
 	}
 	list.explain(&replaced.Produced)
 	return replaced, nil
+}
+
+func (q *Queue) replaceCall(objects iter.Seq2[any, error], options ReplaceOptions) (*call, *lines, error) {
+	call, err := q.call(http.MethodPost, "/replace")
+	if err != nil {
+		return nil, nil, err
+	}
+	options.apply(call)
+	call.contentType = "application/x-ndjson"
+	list := &lines{skipInvalid: options.SkipInvalid}
+	isWhole, err := list.fill(objects, bufferedMax)
+	if err != nil {
+		return nil, nil, err
+	}
+	if isWhole {
+		call.body = list.text.Bytes()
+	} else {
+		call.stream = &listStream{objects: objects, lines: list}
+	}
+	return call, list, nil
 }
 
 // Objects returns a list for [Queue.Replace] from a slice.

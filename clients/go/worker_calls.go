@@ -8,26 +8,7 @@ import (
 	"time"
 )
 
-// The calls of a worker. Each is repeated as long as its error may pass: a repeat has the same effect.
-
-// repeat makes a call until it succeeds, its error is final, or the context ends.
-func repeat[T any](ctx context.Context, w *Worker, call *call) (*T, error) {
-	attempts := newAttempts(w.queue.client.retry, true)
-	for {
-		document, _, err := fetchOnce[T](ctx, w.queue.client, call)
-		if err == nil || ctx.Err() != nil {
-			return document, err
-		}
-		pause, again := attempts.pauseAfter(err, false)
-		if !again {
-			return nil, err
-		}
-		w.queue.client.log.Warn("deltaq: a call of a worker is repeated", "queue", w.queue.name, "error", err, "pause", pause)
-		if err := sleep(ctx, pause, err); err != nil {
-			return nil, err
-		}
-	}
-}
+// The calls of a worker. A repeat of each has the same effect.
 
 // pop pops until there is a reply. While the queue does not exist, it asks again.
 func (w *Worker) pop(ctx context.Context, options PopOptions) popResult {
@@ -38,7 +19,7 @@ func (w *Worker) pop(ctx context.Context, options PopOptions) popResult {
 		if err != nil {
 			return popResult{settles: options.Settle, err: err}
 		}
-		popped, err := repeat[Popped](ctx, w, call)
+		popped, err := repeat[Popped](ctx, w.queue, call)
 		if !errors.Is(err, CodeQueueNotFound) || ctx.Err() != nil {
 			return popResult{popped, options.Settle, time.Now(), err, dropped}
 		}
@@ -66,7 +47,7 @@ func (w *Worker) settle(ctx context.Context, settles []Settle) (*SettledList, er
 	if call.body, err = encode(map[string]any{"settle": settles}); err != nil {
 		return nil, err
 	}
-	list, err := results(repeat[SettledList](ctx, w, call))
+	list, err := results(repeat[SettledList](ctx, w.queue, call))
 	if errors.Is(err, CodeQueueNotFound) {
 		return &SettledList{}, nil
 	}

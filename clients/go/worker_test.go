@@ -188,7 +188,7 @@ func TestAHandlerIsNotWaitedForForEver(t *testing.T) {
 func TestAHandlerHearsThatItsLeaseIsLost(t *testing.T) {
 	q := queue(t)
 	ctx := contextOf(t)
-	settings := deltaq.QueueSettings{Lease: deltaq.Duration(time.Second)}
+	settings := deltaq.QueueSettings{Lease: deltaq.Duration(3 * time.Second)}
 	if _, err := q.PutSettings(ctx, settings, nil); err != nil {
 		t.Fatal(err)
 	}

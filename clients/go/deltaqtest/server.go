@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,6 +42,8 @@ type Server struct {
 	ended   chan struct{}
 	err     error
 	folder  string
+	// isKilled is true once the caller has killed the server.
+	isKilled atomic.Bool
 }
 
 // Find returns the path of the program: DELTAQ_BIN or, without it, deltaq in the PATH.
@@ -176,8 +179,11 @@ func (s *Server) Client() *deltaq.Client {
 // Log returns what the server has written so far: warnings and errors.
 func (s *Server) Log() string { return s.log.String() }
 
-// Stop ends the server gracefully, as a deployment does, and waits for its end.
+// Stop ends the server gracefully, as a deployment does, and waits for its end. After Kill, it does nothing.
 func (s *Server) Stop() error {
+	if s.isKilled.Load() {
+		return nil
+	}
 	if err := s.process.Process.Signal(os.Interrupt); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		s.Kill()
 		return fmt.Errorf("deltaqtest: %w", err)
@@ -192,6 +198,7 @@ func (s *Server) Stop() error {
 
 // Kill ends the server at once, as a crash does, and waits for its end.
 func (s *Server) Kill() {
+	s.isKilled.Store(true)
 	// An error means that it has ended.
 	_ = s.process.Process.Kill()
 	<-s.ended

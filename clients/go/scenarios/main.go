@@ -19,7 +19,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	programs := map[string]func(context.Context, *deltaq.Queue) error{"worker": work, "produce": produce, "read": read}
+	programs := map[string]func(context.Context, *deltaq.Queue) error{"worker": work, "informer": inform, "reflector": reflect, "produce": produce, "read": read}
 	program := programs[os.Args[1]]
 	queue, err := queue()
 	if err == nil {

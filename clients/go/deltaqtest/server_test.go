@@ -1,0 +1,61 @@
+package deltaqtest_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	deltaq "example.com/deltaq/clients/go"
+	"example.com/deltaq/clients/go/deltaqtest"
+)
+
+func find(t *testing.T) {
+	t.Helper()
+	if _, err := deltaqtest.Find(); err != nil {
+		t.Skip(err)
+	}
+}
+
+func TestAServerKeepsNothingUnlessItHasAFolder(t *testing.T) {
+	find(t)
+	ctx := context.Background()
+	for _, folder := range []string{"", t.TempDir()} {
+		first := deltaqtest.Start(t, &deltaqtest.Options{DataDir: folder})
+		if _, err := first.Client().Queue("q").Add(ctx, map[string]string{"key": "a"}, nil); err != nil {
+			t.Fatal(err)
+		}
+		first.Kill()
+		second, err := deltaqtest.Run(ctx, &deltaqtest.Options{DataDir: folder})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = second.Client().Queue("q").Get(ctx)
+		if isKept := err == nil; isKept != (folder != "") {
+			t.Errorf("in the folder %q: %v", folder, err)
+		}
+		if err := second.Stop(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestSettingsReachTheServer(t *testing.T) {
+	find(t)
+	server := deltaqtest.Start(t, &deltaqtest.Options{Settings: map[string]string{"queues.auto_create": "false"}})
+	if _, err := server.Client().Queue("q").Add(context.Background(), map[string]string{"key": "a"}, nil); !errors.Is(err, deltaq.CodeQueueNotFound) {
+		t.Error(err)
+	}
+}
+
+func TestAServerThatDoesNotStartSaysWhy(t *testing.T) {
+	find(t)
+	_, err := deltaqtest.Run(context.Background(), &deltaqtest.Options{Settings: map[string]string{"server.max_wait": "soon"}})
+	if err == nil || !strings.Contains(err.Error(), "max_wait") {
+		t.Error(err)
+	}
+	if _, err := deltaqtest.Run(context.Background(), &deltaqtest.Options{Binary: "/nowhere/deltaq"}); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+}
