@@ -264,6 +264,10 @@ func (c *Client) attempt(ctx context.Context, call *call, server *server, token 
 		e.done()
 		return nil, nil, e.failure(ctx, err, isConnected.Load())
 	}
+	if call.accept != "" {
+		// A stream has no time limit after its beginning.
+		e.watch.Stop()
+	}
 	server.hear()
 	c.servers.noteOwner(call.queue, response.Header.Get("Deltaq-Owner"))
 	if response.StatusCode < 300 {
@@ -304,12 +308,21 @@ func (c *Client) request(ctx context.Context, call *call, server *server, token 
 	return request, nil
 }
 
-// limit ends an attempt whose reply does not come. A stream has no time limit, and neither has a list that is sent for long. If there are other servers,
-// a server that says nothing is asked whether it is alive.
+// limit ends an attempt whose reply does not come. The time of a long list begins when it was sent. If there are other servers, a server that says
+// nothing is asked whether it is alive.
 func (c *Client) limit(e *exchange, call *call) {
-	if call.accept == "" && call.stream == nil {
-		timeout := c.replyTimeout + call.wait
-		e.watch = time.AfterFunc(timeout, func() { e.cancel(fmt.Errorf("%w: %v", errSilence, timeout)) })
+	timeout := c.replyTimeout + call.wait
+	end := func() { e.cancel(fmt.Errorf("%w: %v", errSilence, timeout)) }
+	if call.stream == nil {
+		e.watch = time.AfterFunc(timeout, end)
+	} else {
+		go func(sent <-chan struct{}) {
+			select {
+			case <-sent:
+				time.AfterFunc(timeout, end)
+			case <-e.ctx.Done():
+			}
+		}(call.stream.ended)
 	}
 	if !c.servers.areSeveral() {
 		return

@@ -202,6 +202,49 @@ func TestAReplyThatDoesNotComeIsNotWaitedForForEver(t *testing.T) {
 	}
 }
 
+func TestAStreamThatDoesNotBeginAndAListWithoutAReplyEnd(t *testing.T) {
+	ended := make(chan struct{})
+	q := serve(t, &Options{ReplyTimeout: 50 * time.Millisecond, Retry: RetryOptions{Attempts: 1}}, func(_ http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		<-ended
+	})
+	// Before the server is closed, which waits for its handlers.
+	t.Cleanup(func() { close(ended) })
+	q.client.listWait = 0
+	for _, err := range q.Watch(context.Background(), nil) {
+		if !errors.Is(err, errSilence) {
+			t.Errorf("a watch without a reply: %v", err)
+		}
+	}
+	long := strings.Repeat("x", bufferedMax)
+	for _, list := range [][]string{{"short"}, {long, long}} {
+		if _, err := q.Replace(context.Background(), Objects(list), nil); !errors.Is(err, errSilence) {
+			t.Errorf("a list without a reply: %v", err)
+		}
+	}
+}
+
+func TestAStreamThatHasBegunHasNoTimeLimit(t *testing.T) {
+	q := serve(t, &Options{ReplyTimeout: 50 * time.Millisecond}, func(w http.ResponseWriter, r *http.Request) {
+		w.(http.Flusher).Flush()
+		select {
+		case <-r.Context().Done():
+		case <-time.After(200 * time.Millisecond):
+			io.WriteString(w, "{\"type\":\"Bookmark\",\"resource_version\":1,\"initial_events_end\":true}\n")
+		}
+	})
+	rows := 0
+	for _, err := range q.Watch(context.Background(), nil) {
+		if err != nil {
+			t.Error(err)
+		}
+		rows++
+	}
+	if rows != 1 {
+		t.Errorf("%d rows", rows)
+	}
+}
+
 func TestTheTokenIsReadAgainWhenItIsRefused(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	write := func(text string) {

@@ -50,6 +50,8 @@ type Client struct {
 	replyTimeout time.Duration
 	userAgent    string
 	log          *slog.Logger
+	// listWait is how much longer than another call a list may take, because it may wait for other lists of its queue.
+	listWait time.Duration
 	// silence is how long a server may say nothing while there are others, before it is asked whether it is alive.
 	silence time.Duration
 	// answer is how long the answer may take.
@@ -103,6 +105,7 @@ func New(url string, options *Options) (*Client, error) {
 		replyTimeout: or(options.ReplyTimeout, time.Minute),
 		userAgent:    or(options.UserAgent, "deltaq-go/"+Version),
 		log:          or(options.Logger, slog.Default()),
+		listWait:     4 * time.Minute,
 		silence:      3 * time.Second,
 		answer:       2 * time.Second,
 	}, nil

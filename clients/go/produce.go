@@ -265,7 +265,7 @@ func (q *Queue) replaceCall(objects iter.Seq2[any, error], options ReplaceOption
 		return nil, nil, err
 	}
 	options.apply(call)
-	call.contentType = "application/x-ndjson"
+	call.contentType, call.wait = "application/x-ndjson", q.client.listWait
 	list := &lines{skipInvalid: options.SkipInvalid}
 	isWhole, err := list.fill(objects, bufferedMax)
 	if err != nil {
