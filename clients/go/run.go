@@ -52,9 +52,17 @@ type run struct {
 	isAbandoned bool
 }
 
+// handled is a handler that has ended, with its outcome.
 type handled struct {
-	held *held
-	err  error
+	held   *held
+	settle Settle
+	// isStopping and isCanceled say whether the error of the handler is ErrStopping or context.Canceled.
+	isStopping, isCanceled bool
+}
+
+// outcome reads the error of a handler. That runs code of the application, which may panic, so the goroutine of the handler does it.
+func outcome(held *held, err error) handled {
+	return handled{held, settle(held.job.Lease.ID, err), errors.Is(err, ErrStopping), errors.Is(err, context.Canceled)}
 }
 
 // popping is a running pop. Its repeats have the same id, and so the same leases.
@@ -153,23 +161,24 @@ func (r *run) startHandlers() {
 		r.running++
 		go func() {
 			// Also runs if the handler ends its goroutine.
-			err := errors.New("the handler has called runtime.Goexit")
-			defer func() { r.ended <- handled{next, err} }()
-			err = r.worker.handle(ctx, next.job)
+			ended := outcome(next, errors.New("the handler has called runtime.Goexit"))
+			defer func() { r.ended <- ended }()
+			ended = r.worker.handle(ctx, next)
 		}()
 	}
 }
 
-// handle runs the handler. A panic is an error with its message.
-func (w *Worker) handle(ctx context.Context, job *Job) (err error) {
+// handle runs the handler. A panic is an error with its message, also if it comes from the error that the handler has returned, such as a nil pointer.
+func (w *Worker) handle(ctx context.Context, held *held) (ended handled) {
+	job := held.job
 	defer func() {
 		if reason := recover(); reason != nil {
 			w.panics.Add(1)
 			w.queue.client.log.Error("deltaq: a handler panicked", "queue", w.queue.name, "key", job.Key, "panic", reason, "stack", string(debug.Stack()))
-			err = fmt.Errorf("panic: %v", reason)
+			ended = outcome(held, fmt.Errorf("panic: %v", reason))
 		}
 	}()
-	return w.handler(ctx, job)
+	return outcome(held, w.handler(ctx, job))
 }
 
 // startCalls pops if a handler is free for its keys. Outcomes are sent with the pop, or else alone.
@@ -223,7 +232,7 @@ func (r *run) handledMore() {
 func (r *run) handled(ended handled) {
 	r.running--
 	held, id := ended.held, ended.held.job.Lease.ID
-	wasAbandoned := errors.Is(ended.err, ErrStopping) || (r.isLastWait && errors.Is(ended.err, context.Canceled))
+	wasAbandoned := ended.isStopping || (r.isLastWait && ended.isCanceled)
 	held.cancel(nil)
 	if r.leases.held[id] != held {
 		return
@@ -231,9 +240,9 @@ func (r *run) handled(ended handled) {
 	held.isEnded = true
 	if wasAbandoned {
 		// The worker has ended the handler, so the key has not failed.
-		ended.err = &Release{}
+		ended.settle = settle(id, &Release{})
 	}
-	r.settles = append(r.settles, settle(id, ended.err))
+	r.settles = append(r.settles, ended.settle)
 }
 
 // forget removes the leases that a call has settled, and counts the results.

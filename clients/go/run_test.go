@@ -7,8 +7,11 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // TestTheLastPopReturnsTheKeysOfThePopThatIsCancelled has a server that never ends a pop by itself: the pop has leased a key, and its reply is lost.
@@ -54,5 +57,44 @@ func TestTheLastPopReturnsTheKeysOfThePopThatIsCancelled(t *testing.T) {
 	}
 	if len(settled) != 1 || settled[0].As != AsRelease || settled[0].LeaseID != "l-1" || worker.Stats() != (WorkerStats{Released: 1}) {
 		t.Errorf("settled is %+v, %+v", settled, worker.Stats())
+	}
+}
+
+// brokenError panics when it is asked for its text, as the nil pointer of many types of errors does.
+type brokenError struct{ text *string }
+
+func (err *brokenError) Error() string { return *err.text }
+
+func TestAnErrorThatCannotBeReadFailsItsKeyAndNotTheWorker(t *testing.T) {
+	for name, returned := range map[string]error{"a nil error": (*brokenError)(nil), "a nil nack": (*Nack)(nil), "a nil reject": (*Reject)(nil), "a nil done": (*Done)(nil)} {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		var settled atomic.Value
+		var pops atomic.Int64
+		q := serve(t, quick(), func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			if strings.Contains(string(body), `"lease_id"`) {
+				settled.Store(string(body))
+				cancel()
+			}
+			switch {
+			case !strings.HasSuffix(r.URL.Path, "/pop"):
+				io.WriteString(w, `{"settled":[],"stale":0}`)
+			case pops.Add(1) == 1:
+				io.WriteString(w, `{"items":[{"key":"a","lease":{"id":"l1","token":1,"expires_in_ms":60000},"deltas":[]}],"settled":[]}`)
+			default:
+				select {
+				case <-r.Context().Done():
+				case <-ctx.Done():
+				}
+				io.WriteString(w, `{"items":[],"settled":[]}`)
+			}
+		})
+		if err := NewWorker(q, func(context.Context, *Job) error { return returned }, nil).Run(ctx); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if text, _ := settled.Load().(string); !strings.Contains(text, `"as":"nack"`) || !strings.Contains(text, "panic") {
+			t.Errorf("%s is settled as %q", name, text)
+		}
+		cancel()
 	}
 }
