@@ -224,6 +224,9 @@ func (r *Reflector) send(ctx context.Context, entry Entry) (*Produced, error) {
 		}
 		reply, failures, err := r.call(ctx, entry, number)
 		if err != nil {
+			if !isAboutTheEntry(err) {
+				r.sequence.forget()
+			}
 			return nil, err
 		}
 		isApplied, err := r.sequence.applied(ctx, reply, isList, failures)

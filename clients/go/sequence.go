@@ -122,6 +122,10 @@ func (s *sequence) compare(ctx context.Context, found *place, isList bool, numbe
 	return nil
 }
 
+// forget forgets the last number after a call whose outcome is unknown. Otherwise the next call would have the same number, and if its first attempt
+// got no reply, the reply that the number was applied would seem to be about this call.
+func (s *sequence) forget() { s.last = nil }
+
 func (s *sequence) adopt(found *place) { s.place, s.last, s.version = found, nil, 0 }
 
 // hasVersion reports whether the queue has the version of the last reply.
