@@ -168,6 +168,13 @@ func (c *Client) send(ctx context.Context, call *call) (*reply, error) {
 		c.servers.leave(exchange.server, call.queue)
 		return nil, exchange.failure(ctx, err, true)
 	}
+	if call.stream != nil {
+		// The server may reply before it has read the list, for example to a number that was applied before.
+		exchange.done()
+		if err := call.stream.wait(ctx); err != nil {
+			return nil, err
+		}
+	}
 	return &reply{exchange.server.base, response.StatusCode, response.Header, body}, nil
 }
 
@@ -285,7 +292,11 @@ func (c *Client) request(ctx context.Context, call *call, server *server, token 
 	}
 	var body io.Reader
 	if call.stream != nil {
-		body = call.stream.open(ctx)
+		list, err := call.stream.open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		body = list
 	} else if call.body != nil {
 		body = bytes.NewReader(call.body)
 	}

@@ -90,30 +90,44 @@ type listStream struct {
 	err error
 }
 
-// open starts to read the list.
-func (stream *listStream) open(ctx context.Context) io.ReadCloser {
+// open starts to read the list, once an earlier attempt no longer reads it.
+func (stream *listStream) open(ctx context.Context) (io.ReadCloser, error) {
+	if err := stream.wait(ctx); err != nil {
+		return nil, err
+	}
+	if stream.err != nil {
+		return nil, stream.err
+	}
 	reader, writer := io.Pipe()
 	*stream.lines = lines{skipInvalid: stream.lines.skipInvalid}
-	ended := make(chan struct{})
-	stream.ended = ended
+	read := make(chan struct{})
+	stream.ended = read
 	go func() {
-		defer close(ended)
+		defer close(read)
 		writer.CloseWithError(stream.send(ctx, writer))
 	}()
-	return reader
+	return reader, nil
 }
 
-// failure waits until the list is no longer read, and returns the error of the list.
-func (stream *listStream) failure(ctx context.Context) error {
+// wait waits until no attempt reads the list: its iterator is called by one goroutine at a time, and not after the end of the call.
+func (stream *listStream) wait(ctx context.Context) error {
 	if stream.ended == nil {
 		return nil
 	}
 	select {
 	case <-stream.ended:
-		return stream.err
+		return nil
 	case <-ctx.Done():
+		return ended(ctx, nil)
+	}
+}
+
+// failure waits until the list is no longer read, and returns the error of the list.
+func (stream *listStream) failure(ctx context.Context) error {
+	if stream.ended == nil || stream.wait(ctx) != nil {
 		return nil
 	}
+	return stream.err
 }
 
 func (stream *listStream) send(ctx context.Context, to io.Writer) error {
