@@ -316,6 +316,16 @@ func (c *Client) request(ctx context.Context, call *call, server *server, token 
 	for name, value := range call.headers {
 		request.Header.Set(name, value)
 	}
+	for name, values := range request.Header {
+		// The transport would refuse it as if there were no connection, and the text may be a token.
+		if strings.ContainsFunc(values[0], func(letter rune) bool { return letter < ' ' && letter != '\t' || letter == 0x7f }) {
+			if request.Body != nil {
+				// This ends the goroutine that reads a long list.
+				request.Body.Close()
+			}
+			return nil, fmt.Errorf("deltaq: not sent: the header %s would have a control character, such as a line break", name)
+		}
+	}
 	return request, nil
 }
 

@@ -417,3 +417,20 @@ func TestALongListIsReadOnceForEachAttempt(t *testing.T) {
 		t.Errorf("a list that breaks off is read %d times, %v received: %v", reads, received, err)
 	}
 }
+func TestATokenThatNoHeaderMayHaveIsNoReasonToRepeat(t *testing.T) {
+	options := quick()
+	options.Token = "secret\nsecond"
+	q := serve(t, options, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, producedText) })
+	var connection *ConnectionError
+	_, err := q.Add(context.Background(), json.RawMessage(`{}`), nil)
+	if err == nil || errors.As(err, &connection) || IsRetryable(err) || strings.Contains(err.Error(), "secret") {
+		t.Errorf("a token with a line break: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	var readers, most atomic.Int64
+	_, err = q.Replace(ctx, slow(&readers, &most), nil)
+	if err == nil || ctx.Err() != nil || readers.Load() != 0 {
+		t.Errorf("a long list with this token: %v, with %d readers", err, readers.Load())
+	}
+}
