@@ -70,3 +70,13 @@ func TestAnEarlyReplyWaitsForTheReaderOfTheList(t *testing.T) {
 		t.Errorf("after the call, the list has %d readers (%v)", readers.Load(), err)
 	}
 }
+
+func TestAnAbsentListIsAnError(t *testing.T) {
+	var calls atomic.Int64
+	q := serve(t, quick(), func(w http.ResponseWriter, _ *http.Request) { calls.Add(1); io.WriteString(w, replacedText) })
+	_, err := q.Replace(context.Background(), nil, nil)
+	_, reflected := NewReflector(q, "erp", nil).Replace(context.Background(), nil)
+	if err == nil || reflected == nil || calls.Load() != 0 {
+		t.Errorf("a list that is nil: %v, %v, with %d calls", err, reflected, calls.Load())
+	}
+}

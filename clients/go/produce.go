@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"net/http"
@@ -241,6 +242,9 @@ func (options *ReplaceOptions) apply(call *call) {
 	}
 }
 
+// errNoList is the error of a call without a list. It is not taken for an empty one, which may delete keys.
+var errNoList = errors.New("deltaq: there is no list; Objects makes one from a slice, which may be empty")
+
 // bufferedMax is the size up to which a list is written before it is sent, so that its repeats need not read the source again.
 const bufferedMax = 4 << 20
 
@@ -265,6 +269,9 @@ func (q *Queue) replaceCall(objects iter.Seq2[any, error], options ReplaceOption
 		return nil, nil, err
 	}
 	options.apply(call)
+	if objects == nil {
+		return nil, nil, errNoList
+	}
 	call.contentType, call.wait = "application/x-ndjson", q.client.listWait
 	list := &lines{skipInvalid: options.SkipInvalid}
 	isWhole, err := list.fill(objects, bufferedMax)

@@ -124,6 +124,9 @@ func (r *Reflector) Run(ctx context.Context, source iter.Seq2[Entry, error]) err
 
 // Replace sends the whole list of the source. [Objects] makes one from a slice. A call whose error may pass is repeated until the context ends.
 func (r *Reflector) Replace(ctx context.Context, objects iter.Seq2[any, error]) (*Produced, error) {
+	if objects == nil {
+		return nil, errNoList
+	}
 	return r.apply(ctx, Entry{List: objects})
 }
 
