@@ -284,18 +284,19 @@ func (w *watching) received() {
 func (w *watching) pauseAfter(err error) (pause time.Duration, isFinal bool) {
 	hadRows := w.hasRows
 	w.hasRows = false
-	if w.cache.version != w.version {
+	hasProgress := w.cache.version != w.version
+	if hasProgress {
 		// Only a new version is progress. Rows alone are not, because a list may have a row that can't be read.
 		w.version, w.attempts = w.cache.version, newAttempts(w.options, true)
 	}
 	switch {
-	case err == nil && hadRows:
+	case err == nil && hadRows && hasProgress:
 		// The server ends each stream after some minutes.
 		return 0, false
 	case errors.Is(err, CodeExpired), errors.Is(err, CodeQueueDeleted):
 		w.cache.expire()
 	case err == nil, errors.Is(err, CodeQueueNotFound):
-		// The queue does not exist yet, or a stream was empty: without a pause, this would be a busy loop.
+		// The queue does not exist yet, or a stream has brought nothing new, such as a part of a list: without a pause, this would be a busy loop.
 	default:
 		pause, again := w.attempts.pauseAfter(err, false)
 		return pause, !again

@@ -137,10 +137,26 @@ func TestWhatAnInformerDoesAfterAWatch(t *testing.T) {
 	c := &cache{store: newStore(nil), version: 7}
 	w := newWatching(c, RetryOptions{First: time.Hour, Max: 2 * time.Hour}.withDefaults())
 	w.version = 7
-	w.received()
-	if pause, isFinal := w.pauseAfter(nil); pause != 0 || isFinal {
-		t.Errorf("after an ordinary end: %v", pause)
+	for range 20 {
+		c.version++
+		w.received()
+		if pause, isFinal := w.pauseAfter(nil); pause != 0 || isFinal {
+			t.Errorf("after an ordinary end: %v", pause)
+		}
 	}
+	pauses := time.Duration(0)
+	for range 20 {
+		w.received()
+		pause, _ := w.pauseAfter(nil)
+		pauses += pause
+		if pause > w.options.First {
+			t.Errorf("after a stream without a new version: %v", pause)
+		}
+	}
+	if pauses == 0 {
+		t.Error("streams that end without a new version are repeated in a busy loop")
+	}
+	w.attempts.failures = 0
 	for range 20 {
 		if _, isFinal := w.pauseAfter(nil); isFinal {
 			t.Error("an empty stream ends the informer")
