@@ -434,3 +434,26 @@ func TestATokenThatNoHeaderMayHaveIsNoReasonToRepeat(t *testing.T) {
 		t.Errorf("a long list with this token: %v, with %d readers", err, readers.Load())
 	}
 }
+
+func TestAWorkerOutlivesAnErrorOfItsTokenSource(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	absent := errors.New("the identity provider does not answer")
+	var asked atomic.Int64
+	options := quick()
+	options.TokenSource = func(context.Context) (string, error) {
+		if asked.Add(1)%2 == 1 {
+			return "", absent
+		}
+		return "t", nil
+	}
+	q := serve(t, options, func(w http.ResponseWriter, _ *http.Request) { refuse(w, 410, CodeQueueClosed, "") })
+	var connection *ConnectionError
+	if err := NewWorker(q, func(context.Context, *Job) error { return nil }, nil).Run(ctx); err != nil || asked.Load() != 2 {
+		t.Errorf("a worker without a token for a moment: %v", err)
+	}
+	// A call leaves it to its caller.
+	if _, err := q.Get(ctx); !errors.Is(err, absent) || errors.As(err, &connection) || asked.Load() != 3 {
+		t.Errorf("a call without a token: %v", err)
+	}
+}

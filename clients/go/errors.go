@@ -148,12 +148,14 @@ func IsRetryable(err error) bool {
 	}
 }
 
-// isTemporary reports whether an endless loop, such as that of a worker, goes on: the error is retryable, or a defect of the server or of a proxy.
+// isTemporary reports whether an endless loop, such as that of a worker, goes on: the error is retryable, of a token source, or a defect of the server or
+// of a proxy.
 func isTemporary(err error) bool {
 	var problem *Problem
 	var reply *ReplyError
+	var token *tokenError
 	switch {
-	case IsRetryable(err):
+	case IsRetryable(err), errors.As(err, &token):
 		return true
 	case errors.As(err, &problem):
 		return problem.Status >= 500

@@ -9,8 +9,18 @@ import (
 )
 
 // TokenSource returns the token of a call. It is called for each call, and once more if the server has refused a token, so a source that remembers its
-// token must notice that the token was replaced. Several goroutines call it at once.
+// token must notice that the token was replaced. Several goroutines call it at once. An error ends the call; workers, informers and
+// reflectors ask again after a pause.
 type TokenSource func(ctx context.Context) (string, error)
+
+// tokenError is an error of a token source, such as an identity provider that does not answer for a moment.
+type tokenError struct{ error }
+
+// Error says that there is no token.
+func (err *tokenError) Error() string { return "deltaq: the token: " + err.error.Error() }
+
+// Unwrap returns the error of the source.
+func (err *tokenError) Unwrap() error { return err.error }
 
 // tokens has the token of the calls.
 type tokens struct {
@@ -45,7 +55,7 @@ func (t *tokens) get(ctx context.Context) (string, error) {
 	if t.source != nil {
 		token, err := t.source(ctx)
 		if err != nil {
-			return "", fmt.Errorf("deltaq: the token: %w", err)
+			return "", &tokenError{err}
 		}
 		return strings.TrimSpace(token), nil
 	}
