@@ -55,6 +55,7 @@ console-pictures:
 judges:
     just schemathesis 200
     just go-client
+    just program-packages
     for client in go python python-async rust typescript; do just informer-faults $client; done
     just pop-replies 100000
     just differences
@@ -131,6 +132,10 @@ python-client:
 # The Go client: format, lints, tests and scenarios with the race detector.
 go-client:
     ./scripts/go-client.sh --staticcheck
+
+# The wheel and the packages for npm that bring the program, also with twine, pnpm and yarn.
+program-packages:
+    ./scripts/program-packages.sh --all
 
 # One list of scenarios for the clients of all languages; `just clients python --scenario lost-answers` runs one of them.
 clients client *args:

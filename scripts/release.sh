@@ -3,13 +3,15 @@
 #
 #     deltaq-VERSION-TARGET.tar.gz    the program with its documents, manual page, completions, settings, systemd unit, rules and dashboard
 #     deltaq_VERSION_ARCH.deb         the Debian package
+#     deltaq_server-VERSION-….whl     the wheel for PyPI
+#     deltaq-server-VERSION.tgz       the package for npm, with deltaq-PLATFORM-VERSION.tgz, which has the program
 #     deltaq-VERSION.cdx.json         the SBOM, CycloneDX 1.6
 #     SHA256SUMS                      for `sha256sum --check`
 #
 #     scripts/release.sh [BINARY [FOLDER]]
 #
 # Without BINARY, the program is built for musl: it is static and runs on every Linux of this architecture. The same commit gives the same
-# archive and SBOM. Needs rustup, musl-gcc (package musl-tools), binutils and dpkg-deb.
+# archive, wheel, packages for npm and SBOM. Needs rustup, musl-gcc (package musl-tools), binutils and dpkg-deb.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -55,6 +57,8 @@ tar --create --directory "$work" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --own
     | gzip -n > "$folder/$name.tar.gz"
 
 ./scripts/package.sh "$binary" "$folder" > /dev/null
+./scripts/wheel.py "$binary" "$folder" > /dev/null
+./scripts/npm-packages.sh "$binary" "$folder" > /dev/null
 ./scripts/sbom.py "$target" > "$folder/deltaq-$version.cdx.json"
 (cd "$folder" && sha256sum -- * > SHA256SUMS)
 

@@ -88,6 +88,7 @@ serving() {
     step "TypeScript client" ./scripts/typescript-client.sh
     step "Rust client" ./scripts/rust-client.sh
     step "Go client" ./scripts/go-client.sh
+    step "program packages" ./scripts/program-packages.sh
     step "API against its description" ./scripts/schemathesis.sh
     step "generated clients" ./scripts/generated-client.sh
     step "deploy" python3 scripts/deploy_check.py "$DELTAQ_BIN"

@@ -21,7 +21,7 @@ fn run(command: &mut Command) -> Output {
 /// the tests.
 fn script(name: &str) -> Command {
     let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts").join(name));
-    command.env("DPKG_DEB_COMPRESSOR_TYPE", "none");
+    command.env("DPKG_DEB_COMPRESSOR_TYPE", "none").env("PACKAGE_LEVEL", "1");
     command
 }
 
@@ -118,7 +118,10 @@ fn a_release_has_checksums_an_sbom_and_a_program_that_runs() {
     let sums = fs::read_to_string(folder.path().join("SHA256SUMS")).expect("checksums");
     let names: Vec<&str> = sums.lines().filter_map(|line| line.split("  ").nth(1)).collect();
     let is_named = |end: &str| names.iter().any(|name| name.starts_with("deltaq") && name.ends_with(end));
-    assert!(names.len() == 3 && is_named(".tar.gz") && is_named(".deb") && is_named(".cdx.json"), "{sums}");
+    // scripts/program-packages.sh installs the packages for Python and for npm.
+    let wrapper = format!("-server-{}.tgz", env!("CARGO_PKG_VERSION"));
+    let kinds = [".tar.gz", ".deb", ".cdx.json", ".whl", &wrapper];
+    assert!(names.len() == 6 && kinds.iter().all(|kind| is_named(kind)), "{sums}");
     run(Command::new("sha256sum").args(["--check", "--strict", "SHA256SUMS"]).current_dir(folder.path()));
 
     let archive = names.iter().find(|name| name.ends_with(".tar.gz")).expect("an archive");
