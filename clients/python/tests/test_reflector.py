@@ -11,9 +11,10 @@ from datetime import date
 from decimal import Decimal
 from typing import Any, ClassVar
 
-from deltaq import Change, NotJson, Problem, Queue, QueueDeleted, QueueRestored, Reflector, Replace, RetryPolicy, aio, calls
+from deltaq import Cancelled, Change, NotJson, Problem, Queue, QueueDeleted, QueueRestored, Reflector, Replace, RetryPolicy, aio, calls
 from deltaq.models import Page, Produced
 from deltaq.reflecting import CHECK_SECONDS, Entry, Refusal, is_about_the_entry
+from deltaq.retry import Attempts
 
 ENTRIES: list[Replace] = [Replace([{"key": "a", "price": number}]) for number in (1, float("nan"), "\ud800", 2)]
 
@@ -46,6 +47,28 @@ class Service:
         self.sequence += 1
         self.version += 1
         return Produced(self.version, sequence=self.sequence, incarnation=self.incarnation, life=self.life)
+
+
+class Forgetful(Service):
+    """Applies the first change, but its reply does not arrive. The first attempt to send the second one does not arrive, either."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.applied: list[bytes | None] = []
+
+    def send(self, call: calls.Call[Any], *, attempts: Attempts | None = None, **options: object) -> Any:
+        if call.method == "GET":
+            return super().send(call, **options)
+        number = int(call.target.split("sequence=")[1].split("&")[0])
+        is_duplicate = number <= self.sequence
+        if not is_duplicate:
+            self.sequence = number
+            self.applied.append(call.body)
+        if len(self.applied) == 1 and not is_duplicate:
+            raise Cancelled
+        if attempts is not None:
+            attempts.failures = 1
+        return Produced(self.version, duplicate=is_duplicate, incarnation=self.incarnation, life=self.life)
 
 
 class AsyncService(Service):
@@ -102,6 +125,16 @@ class Reflectors(unittest.TestCase):
     def test_an_object_that_is_nested_too_deeply_is_about_the_entry(self) -> None:
         for status, code, expected in [(400, "invalid-json", True), (400, "invalid-parameter", False), (422, "no-key", True), (401, "unauthorized", False)]:
             self.assertEqual(is_about_the_entry(Problem(status, {"code": code, "retryable": False})), expected, code)
+
+
+class UnknownOutcomes(unittest.TestCase):
+    def test_a_change_after_one_without_a_reply_is_not_taken_for_it(self) -> None:
+        service: Any = Forgetful()
+        reflector = Reflector(Queue(service, "prices"), "erp")
+        with self.assertRaises(Cancelled):
+            reflector.apply(Change.deleted("a"))
+        reflector.apply(Change.deleted("b"))
+        self.assertEqual([b'"b"' in (body or b"") for body in service.applied], [False, True])
 
 
 class ManyChanges(unittest.TestCase):

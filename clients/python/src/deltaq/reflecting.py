@@ -144,8 +144,10 @@ class Sequence:
         self._queue = queue
         self.source = source
         self._options = options
-        # The last number of the source; None until the server was asked.
+        # The last number of the source; None until the server was asked, and again from a call until its reply arrives.
         self._last: int | None = None
+        # The number of the last call.
+        self._called = 0
         # The queue that has the objects that were sent, and the time of the next check. None if the queue does not exist yet or was not checked.
         self._place: Place | None = None
         self._check_at = 0.0
@@ -172,9 +174,14 @@ class Sequence:
             self._last = yield from self._number()
 
     def call(self, entry: Entry) -> Call[Produced]:
-        """The call of an entry. `is_applied` takes the reply."""
+        """The call of an entry. `applied` takes the reply. Without a reply, it is unknown whether the number is used, and the server is asked again. If the
+        next call had the same number, and its first attempt got no reply, the reply that the number is used would seem to be about that call."""
         assert self._last is not None
-        number = self._last + 1
+        call = self._call(entry, self._last + 1)
+        self._called, self._last = self._last + 1, None
+        return call
+
+    def _call(self, entry: Entry, number: int) -> Call[Produced]:
         if isinstance(entry, Replace):
             options = self._options
             return calls.replace(
@@ -194,11 +201,9 @@ class Sequence:
 
     def applied(self, reply: Produced, entry: Entry, failures: int) -> Steps[bool]:
         """Whether the entry was applied. If not, another process has used its number: the entry is sent again, with a number after the current last one."""
-        assert self._last is not None
         if reply.duplicate and failures == 0:
-            self._last = None
             return False
-        self._last += 1
+        self._last = self._called
         place = Place.of(reply)
         if place is not None:
             # The last number in the queue is now that of this call, so it says nothing about earlier calls.
