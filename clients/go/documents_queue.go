@@ -167,6 +167,7 @@ type QueueSettings struct {
 	Follow           *Follow           `json:"follow,omitempty"`
 	Schema           json.RawMessage   `json:"schema,omitempty"`
 	Prune            []string          `json:"prune,omitempty"`
+	Ignore           []string          `json:"ignore,omitempty"`
 	Diff             *DiffSettings     `json:"diff,omitempty"`
 	Indexes          map[string]string `json:"indexes,omitempty"`
 }

@@ -14,6 +14,7 @@ mod explaining;
 mod following;
 mod following_events;
 mod hosts;
+mod ignoring;
 mod indexing;
 mod keeping;
 mod limiting;

@@ -414,6 +414,7 @@ export interface QueueSettings {
     max_bytes_per_key: number;
     retention: { age?: Duration | null; bytes?: number | null };
     prune: string[];
+    ignore: string[];
     version: string | null;
     debounce: Debounce | null;
     order: Order | null;

@@ -6,15 +6,16 @@
 //! row.
 
 mod measured;
+mod misfit;
 mod order;
 mod settle;
 
-use std::fmt;
 use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
 use self::measured::Measured;
+pub use self::misfit::Misfit;
 use super::config::Config;
 use super::delta::{self, Delta, Deltas};
 use super::event::{
@@ -35,45 +36,8 @@ use super::table::key_bytes;
 use super::time::Time;
 use super::view::{VersionChange, View};
 
-/// An event that does not fit the state of its queue.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Misfit {
-    /// The event's number.
-    pub rv: Rv,
-    /// The event's type.
-    pub event: String,
-    /// The key that the event is about.
-    pub key: Option<String>,
-    /// The part of the state that the event contradicts.
-    pub reason: &'static str,
-}
-
 /// The part of the state that an event contradicts.
 type Reason = &'static str;
-
-impl Misfit {
-    #[cold]
-    fn new(event: &Event, reason: Reason) -> Self {
-        // The output of `Debug` begins with the name of the variant.
-        let mut name = format!("{:?}", event.kind);
-        name.truncate(name.find(|c: char| !c.is_alphanumeric()).unwrap_or(name.len()));
-        let key = event.kind.key().map(ToString::to_string);
-        Self { rv: event.rv, event: name, key, reason }
-    }
-}
-
-impl std::error::Error for Misfit {}
-
-impl fmt::Display for Misfit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { rv, event, key, reason } = self;
-        write!(f, "event {rv} ({event}")?;
-        if let Some(key) = key {
-            write!(f, " of key {key:?}")?;
-        }
-        write!(f, ") does not fit the state of the queue: {reason}")
-    }
-}
 
 /// The part of the state that an event changes.
 #[derive(Clone, Copy, Debug)]
@@ -219,6 +183,11 @@ impl State {
             EventKind::Queued(Queued { rate_limited, .. }) => {
                 self.initial = self.initial.called();
                 self.take_from_bucket(*rate_limited, at);
+            }
+            EventKind::Refreshed { provenance, .. } => {
+                if let Some(source) = provenance.source() {
+                    self.sources.called(source, at);
+                }
             }
             EventKind::Failed { .. } => self.take_from_bucket(true, at),
             EventKind::Settled { token, ending, .. } => {
@@ -467,6 +436,19 @@ impl State {
                 entry.waiting = Deltas::default();
                 self.schedule.drop_waiting(slot, key, schedule_state);
                 self.initial_pending -= usize::from(entry.initial_pending.take().is_some());
+            }
+            EventKind::Refreshed { provenance, object, .. } => {
+                entry.latest_rv = id.rv;
+                let owner = provenance.owner().cloned();
+                let deltas =
+                    [&mut entry.waiting, &mut entry.leased].into_iter().find(|deltas| !deltas.is_empty());
+                if let Some(deltas) = deltas {
+                    deltas.set_object(object.clone());
+                    deltas.set_owner(owner);
+                } else {
+                    let known = entry.known.as_mut().ok_or("the key has no object that could be replaced")?;
+                    **known = Known { object: object.clone(), rv: id.rv, owner };
+                }
             }
             EventKind::TakenOver { owner, .. } => {
                 let owner = Some(owner.clone());

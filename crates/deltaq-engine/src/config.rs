@@ -17,7 +17,7 @@ use super::index_settings::IndexSettings;
 use super::key::KeySpec;
 use super::limits::DEBOUNCE_MAX_WAITS;
 pub use super::mode::ModeRules;
-use super::object::ArrayKeys;
+use super::object::{ArrayKeys, Ignored};
 use super::pointer::Pointer;
 use super::rate::Rate;
 use super::rate_limit::RateLimiter;
@@ -142,6 +142,8 @@ pub struct Config {
     pub indexes: IndexSettings,
     /// The arrays whose elements differences compare one by one.
     pub array_keys: ArrayKeys,
+    /// The members of objects whose change alone is no change.
+    pub ignored: Ignored,
     /// The queue that this queue follows, and which of its objects. `None` for a queue with its own producers.
     pub follow: Option<Arc<Follow>>,
     /// The schema and pruning of incoming objects; `None` if there is neither.
@@ -210,6 +212,7 @@ impl Default for Config {
             retention: Retention::default(),
             indexes: IndexSettings::default(),
             array_keys: ArrayKeys::default(),
+            ignored: Ignored::default(),
             follow: None,
             admission: None,
         }

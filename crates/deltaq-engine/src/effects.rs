@@ -84,7 +84,8 @@ pub struct Counters {
     pub ignored_absent: u64,
     /// Number of Deletes that the dedup rule dropped.
     pub ignored_duplicate: u64,
-    /// Number of listed objects of a Replace that had not changed.
+    /// Number of objects that differed from the newest state of their key in ignored members at most, and of listed objects of a
+    /// Replace that had not changed.
     pub ignored_unchanged: u64,
     /// Number of listed objects of a Replace whose key had a newer call.
     pub ignored_superseded: u64,

@@ -20,11 +20,10 @@
 //! To add an event: add its variant (and a payload struct if it has more than one or two fields), list its key in
 //! [`EventKind::key`], apply it in `apply.rs`, and add its rules to the invariants and to the model in the tests.
 
-use std::fmt;
+mod read;
+
 use std::sync::Arc;
 
-use serde::de::value::{BorrowedStrDeserializer, MapAccessDeserializer};
-use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use super::config::Config;
@@ -80,6 +79,16 @@ pub enum EventKind {
         /// The call that deleted the key.
         #[serde(default, skip_serializing_if = "is_default")]
         origin: Origin,
+    },
+    /// The key's newest object was replaced by one of which only ignored members differ.
+    Refreshed {
+        /// The key.
+        key: Key,
+        /// The producer of the object, and the owner of the key.
+        #[serde(default, skip_serializing_if = "is_default")]
+        provenance: Provenance,
+        /// The object.
+        object: Object,
     },
     /// Another source now owns the key's newest state.
     TakenOver {
@@ -309,6 +318,7 @@ impl EventKind {
             | Self::Queued(Queued { key, .. })
             | Self::Failed { key }
             | Self::Dropped { key, .. }
+            | Self::Refreshed { key, .. }
             | Self::TakenOver { key, .. }
             | Self::Leased(Leased { key, .. })
             | Self::Extended { key, .. }
@@ -344,7 +354,9 @@ impl EventKind {
     #[must_use]
     pub fn object(&self) -> Option<&Object> {
         match self {
-            Self::Appended(Appended { object, .. }) | Self::Seeded { object, .. } => Some(object),
+            Self::Appended(Appended { object, .. })
+            | Self::Refreshed { object, .. }
+            | Self::Seeded { object, .. } => Some(object),
             _ => None,
         }
     }
@@ -528,70 +540,5 @@ impl ViewChanges {
             View::Latest => self.latest,
             View::Known => self.known,
         }
-    }
-}
-
-/// Reads the envelope by hand, because a derived `flatten` would copy every payload into a tree first.
-impl<'de> Deserialize<'de> for Event {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(EventVisitor)
-    }
-}
-
-struct EventVisitor;
-
-impl<'de> Visitor<'de> for EventVisitor {
-    type Value = Event;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an event: an object that begins with `rv`, `at` and `type`")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Event, A::Error> {
-        let rv = first_field(&mut map, "rv")?;
-        let named = |error: A::Error| de::Error::custom(format_args!("event {rv}: {error}"));
-        let at = first_field(&mut map, "at").map_err(named)?;
-        let (mut views, mut sequence) = (ViewChanges::default(), None);
-        let rest = BesideEnvelope { map, views: &mut views, sequence: &mut sequence };
-        let kind = EventKind::deserialize(MapAccessDeserializer::new(rest)).map_err(named)?;
-        Ok(Event { rv, at, kind, views, sequence })
-    }
-}
-
-/// The fields of an event's kind, without the optional fields of the envelope.
-struct BesideEnvelope<'e, A> {
-    map: A,
-    views: &'e mut ViewChanges,
-    sequence: &'e mut Option<Sequence>,
-}
-
-impl<'de, A: MapAccess<'de>> MapAccess<'de> for BesideEnvelope<'_, A> {
-    type Error = A::Error;
-
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
-        while let Some(name) = self.map.next_key::<&str>()? {
-            match name {
-                "latest" => self.views.latest = Some(self.map.next_value()?),
-                "known" => self.views.known = Some(self.map.next_value()?),
-                "sequence" => *self.sequence = Some(self.map.next_value()?),
-                name => return seed.deserialize(BorrowedStrDeserializer::new(name)).map(Some),
-            }
-        }
-        Ok(None)
-    }
-
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
-        self.map.next_value_seed(seed)
-    }
-}
-
-/// Reads the next field, which must have this name.
-fn first_field<'de, A: MapAccess<'de>, T: Deserialize<'de>>(
-    map: &mut A,
-    name: &'static str,
-) -> Result<T, A::Error> {
-    match map.next_key::<&str>()? {
-        Some(found) if found == name => map.next_value(),
-        _ => Err(de::Error::missing_field(name)),
     }
 }

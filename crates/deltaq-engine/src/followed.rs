@@ -59,6 +59,12 @@ impl FollowedEvent {
                     provenance: provenance.clone(),
                 })
             }
+            EventKind::Refreshed { provenance, object, .. } => FollowedChange::Queued(FollowedDelta {
+                kind: DeltaKind::Updated,
+                object: object.clone(),
+                final_state_unknown: false,
+                provenance: provenance.clone(),
+            }),
             EventKind::Seeded { object, owner, .. } => {
                 let is_new = passage == Some(Passage::Entered);
                 FollowedChange::Queued(FollowedDelta {

@@ -161,7 +161,9 @@ impl Indexes {
     pub(super) fn before(&self, state: &State, event: &Event, scope: Scope) -> Option<KnownBefore> {
         let changes_known = matches!(
             &event.kind,
-            EventKind::Settled { ending: Ending::Acked, .. } | EventKind::Seeded { .. }
+            EventKind::Settled { ending: Ending::Acked, .. }
+                | EventKind::Seeded { .. }
+                | EventKind::Refreshed { .. }
         );
         if self.contents.is_empty() || !changes_known {
             return None;

@@ -9,6 +9,8 @@ pub const KEY_BYTES_MAX: usize = 1_024;
 pub const JSON_DEPTH_MAX: usize = 128;
 /// Maximum number of JSON pointers in a key.
 pub const KEY_POINTERS_MAX: usize = deltaq_types::terms::KEY_POINTERS_MAX;
+/// Maximum number of pointers to members whose change alone is no change.
+pub const IGNORED_POINTERS_MAX: usize = 100;
 /// Maximum number of indexes of a queue.
 pub const INDEXES_MAX: usize = 16;
 /// Maximum length of an index's name, in bytes.

@@ -4,6 +4,7 @@
 //! never converted, so a number that is too long for an f64 keeps all its digits, and its text is stored as it was sent.
 
 mod diff;
+mod ignored;
 mod names;
 mod tree;
 
@@ -16,8 +17,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::value::RawValue;
 
 pub use self::diff::{ArrayKeys, DiffLimits, Operation, TooLarge};
+pub use self::ignored::Ignored;
 use self::names::{Names, quote_behind, shared};
-use self::tree::tree;
 use super::key::{Key, KeyError, KeySpec};
 use super::limits::{ENVELOPE_BYTES_MAX, JSON_DEPTH_MAX};
 use super::walk::Walk;
@@ -28,6 +29,17 @@ mod tests;
 /// One JSON object, exactly as the producer sent it. Clones share the text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Object(Arc<str>);
+
+/// How an object differs from the one before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// They have the same content: the same members in any order, with numbers compared by their value.
+    None,
+    /// Only ignored members differ.
+    Ignored,
+    /// They differ.
+    Relevant,
+}
 
 impl Object {
     /// Wraps a text that is known to be one valid JSON object, such as a result of [`scan`].
@@ -71,16 +83,9 @@ impl Object {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Whether both objects have the same content: the same members in any order, with numbers compared by their value.
-    #[must_use]
-    pub fn same_content(&self, other: &Self) -> bool {
-        if self.is_shared_with(other) || self.0 == other.0 {
-            return true;
-        }
-        match (tree(&self.0), tree(&other.0)) {
-            (Ok(a), Ok(b)) => a == b,
-            _ => false,
-        }
+    /// The address of the text.
+    pub(super) fn address(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
     }
 }
 

@@ -1,8 +1,10 @@
 //! The data of a queue that its events do not contain.
 
 use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
 
 use super::checkpoint::Checkpoints;
+use super::comparison::Comparison;
 use super::effects::Effects;
 use super::feed::Feeds;
 use super::id::{Rv, Sequence, Token};
@@ -39,6 +41,8 @@ pub(super) struct Volatile {
     pub(super) repeated: HashSet<Token>,
     /// The memory that the next commands may take.
     pub(super) room: Room,
+    /// The comparison for the next calls of producers.
+    pub(super) comparison: Option<Arc<Comparison>>,
 }
 
 impl Volatile {
@@ -76,6 +80,7 @@ impl Default for Volatile {
             sequence: None,
             repeated: HashSet::new(),
             room: Room::default(),
+            comparison: None,
         }
     }
 }

@@ -348,9 +348,13 @@ impl Feeder<'_, EventReader> {
             let last = now.last().filter(|_| !later.is_empty());
             let to = last.map_or(end, |last| FollowPosition { after: last.rv, ..self.position });
             let from = self.position;
+            let pairs = Arc::new(self.follower.open()?.queue.compare_events(now));
+            if !pairs.is_empty() {
+                compare(pairs.clone()).await;
+            }
             let (taken, commit) = self
                 .follower
-                .change_fairly(|state, at| state.queue.take_events(at, from, now, to, records))?;
+                .change_fairly(|state, at| state.queue.take_events(at, from, now, (to, records), &pairs))?;
             if taken == Taken::Full {
                 events = self.after_full(events).await?;
                 continue;

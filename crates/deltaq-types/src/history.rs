@@ -68,7 +68,7 @@ impl EventName {
             Self::Leased => (&["lease_id", "expires_at"], &["worker"]),
             Self::Extended => (&["expires_at"], &[]),
             Self::Settled => (&["lease_id", "outcome", "parked"], &["error", "due_at"]),
-            Self::Seeded => (&[], &["object", "source"]),
+            Self::Refreshed | Self::Seeded => (&[], &["object", "source"]),
             _ => (&[], &[]),
         };
         Members { present, nullable }

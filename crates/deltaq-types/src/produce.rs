@@ -15,7 +15,7 @@ pub struct Produced {
     pub queued: u64,
     /// Mode keys: adds that changed nothing, because their key was already ready and not leased.
     pub merged: u64,
-    /// Deletes that had nothing to delete.
+    /// Deletes that had nothing to delete, and updates that changed ignored members at most.
     pub ignored: u64,
     /// Objects that were not newer than the newest state of their key, by the setting `version`.
     pub stale: u64,

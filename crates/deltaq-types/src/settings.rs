@@ -114,6 +114,10 @@ pub struct QueueSettings {
     #[serde(default, deserialize_with = "pointers")]
     #[schema(required = true, value_type = Vec<JsonPointer>, max_items = 100)]
     pub prune: Vec<String>,
+    /// Pointers to the members of objects whose change alone queues nothing.
+    #[serde(default, deserialize_with = "pointers")]
+    #[schema(required = true, value_type = Vec<JsonPointer>, max_items = 100)]
+    pub ignore: Vec<String>,
     /// The indexes of the known objects: for each name, the pointer to its values.
     #[serde(default, deserialize_with = "indexes")]
     #[schema(required = true, value_type = BTreeMap<String, JsonPointer>)]
@@ -450,6 +454,7 @@ impl QueueSettings {
         "follow.max_waiting",
         "schema",
         "prune",
+        "ignore",
         "indexes",
         "diff",
         "diff.array_keys",

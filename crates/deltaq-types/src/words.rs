@@ -254,6 +254,8 @@ words! {
         Failed = "failed",
         /// The waiting deltas were dropped.
         Dropped = "dropped",
+        /// The newest object was replaced; only ignored members differ.
+        Refreshed = "refreshed",
         /// Another source owns the key from now on.
         TakenOver = "taken_over",
         /// The key was delivered to a worker.

@@ -527,8 +527,7 @@ impl Total {
             return session.output.change(text, queue.as_str(), sentence);
         }
         let merged = if merged == 0 { String::new() } else { format!(", {merged} merged") };
-        let ignored =
-            if ignored == 0 { String::new() } else { format!(", ignored {ignored} deletions of nothing") };
+        let ignored = if ignored == 0 { String::new() } else { format!(", {ignored} ignored") };
         let stale = if stale == 0 { String::new() } else { format!(", {stale} stale") };
         let sentence =
             format!("queued {queued}{merged}{ignored}{stale} (resource version {resource_version})");

@@ -34,6 +34,11 @@ pub fn event(handle: &Handle, past: &PastEvent, moment: Moment) -> Option<EventD
         EventKind::Queued(Queued { due, .. }) => {
             EventDocument { due_at: due.as_ref().map(Due::time).map(timestamp), ..document }
         }
+        EventKind::Refreshed { provenance, object, .. } => EventDocument {
+            source: provenance.owner().map(ToString::to_string),
+            object: raw(object),
+            ..document
+        },
         EventKind::TakenOver { owner, .. } => EventDocument { source: Some(owner.to_string()), ..document },
         EventKind::Leased(Leased { deadline, worker, .. }) => EventDocument {
             lease_id: lease(Token::new(event.rv)),
@@ -69,6 +74,7 @@ fn name(kind: &EventKind) -> Option<EventName> {
     Some(match kind {
         EventKind::Appended(_) => EventName::Appended,
         EventKind::Queued(_) => EventName::Queued,
+        EventKind::Refreshed { .. } => EventName::Refreshed,
         EventKind::TakenOver { .. } => EventName::TakenOver,
         EventKind::Leased(_) => EventName::Leased,
         EventKind::Extended { .. } => EventName::Extended,

@@ -48,8 +48,8 @@ pub struct GivenDocument {
 const MEMBERS_KEPT: usize = 64;
 /// Maximum length of a setting's text, in bytes.
 const SETTING_BYTES_MAX: usize = 16 << 10;
-/// Maximum length of the text of `prune`, in bytes.
-const PRUNE_BYTES_MAX: usize = 128 << 10;
+/// Maximum length of the text of `prune` or `ignore`, in bytes.
+const POINTERS_BYTES_MAX: usize = 128 << 10;
 
 impl<'de> Deserialize<'de> for GivenDocument {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -115,7 +115,7 @@ impl GivenDocument {
 
 fn parsed(name: &str, text: &RawValue) -> Result<Value, Problem> {
     let bytes = text.get().len();
-    let bytes_max = if name == "prune" { PRUNE_BYTES_MAX } else { SETTING_BYTES_MAX };
+    let bytes_max = if matches!(name, "prune" | "ignore") { POINTERS_BYTES_MAX } else { SETTING_BYTES_MAX };
     if bytes > bytes_max {
         let why = format!("it has {bytes} bytes; at most {bytes_max} are allowed");
         return Err(Problem::invalid_setting(name, &why).with("limit", bytes_max));
@@ -305,6 +305,9 @@ fn check(config: &Config) -> Result<(), Problem> {
         let why =
             "indexes cover known objects, and this queue stores none (mode keys, or known_objects false)";
         return Err(Problem::invalid_setting("indexes", why));
+    }
+    if !config.ignored.is_empty() && !config.rules().has_objects {
+        return Err(Problem::invalid_setting("ignore", "a queue of mode keys has no objects"));
     }
     let prune = config.admission.as_ref().map_or(&[][..], |admission| &admission.prune);
     check_prune(prune, &config.key, config.version.as_ref())?;

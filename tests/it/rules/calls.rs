@@ -153,6 +153,9 @@ fn setting((name, value): (&str, &str)) -> (String, Value) {
     if name == "order" {
         return (name.to_owned(), order(value));
     }
+    if name == "ignore" {
+        return (name.to_owned(), json!(value.split(',').collect::<Vec<_>>()));
+    }
     let plain = || Value::String(value.to_owned());
     (name.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| plain()))
 }

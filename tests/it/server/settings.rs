@@ -63,6 +63,7 @@ fn full() -> Value {
         "follow": null,
         "schema": {"properties": {"n": {"type": ["number", "null"], "default": null}}},
         "prune": ["/debug"],
+        "ignore": ["/updated_at"],
         "indexes": {"by_city": "/city"},
         "diff": {"array_keys": {"/items": "/sku"}}
     })

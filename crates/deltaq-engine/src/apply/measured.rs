@@ -21,6 +21,7 @@ impl Measured {
             EventKind::Appended(_) => Self::Waiting,
             EventKind::Leased(leased) if leased.worker.is_some() || leased.pop_id.is_some() => Self::Names,
             EventKind::Dropped { .. }
+            | EventKind::Refreshed { .. }
             | EventKind::TakenOver { .. }
             | EventKind::Settled { .. }
             | EventKind::Forgotten { .. }

@@ -12,7 +12,7 @@ use crate::followed::{FollowedChange, FollowedDelta, FollowedEvent};
 use crate::id::Rv;
 use crate::initial::InitialList;
 use crate::key::Key;
-use crate::object::Object;
+use crate::object::{Change, Object};
 use crate::queue::Queue;
 use crate::refusal::Refusal;
 use crate::state::State;
@@ -40,6 +40,8 @@ enum RowEffect {
     Nothing,
     /// The follower already has the listed object.
     Unchanged,
+    /// The object differs in ignored members at most.
+    Refresh,
     Delete,
     Append(DeltaKind),
 }
@@ -89,8 +91,10 @@ impl Queue {
     /// Returns the listed objects that must be compared with those of the queue before it applies these rows.
     #[must_use]
     pub fn compare_rows(&self, phase: FollowPhase, rows: &[Row]) -> Comparison {
-        let mut comparison = Comparison::default();
-        for row in rows.iter().filter(|_| matches!(phase, FollowPhase::List { .. })) {
+        let ignored = &self.state().config.ignored;
+        let mut comparison = Comparison::new(ignored);
+        let compares = matches!(phase, FollowPhase::List { .. }) || !ignored.is_empty();
+        for row in rows.iter().filter(|_| compares) {
             let newest = self.state().table.get(row.key.as_str()).and_then(Entry::newest_object);
             if let (Some(newest), Some(listed)) = (newest, &row.object) {
                 comparison.push(newest, listed);
@@ -116,6 +120,7 @@ impl Queue {
             match effect {
                 RowEffect::Nothing => {}
                 RowEffect::Unchanged => queue.volatile.effects.counters.ignored_unchanged += 1,
+                RowEffect::Refresh => queue.refresh(now, &row.key, row.object.as_ref(), row.source.as_ref()),
                 RowEffect::Delete => {
                     let (object, final_state_unknown) = (row.object.clone(), row.final_state_unknown);
                     let call = Call { object, final_state_unknown, ..queue.deletion(&row.key, from.phase) };
@@ -128,15 +133,24 @@ impl Queue {
         })
     }
 
-    /// Mode `events`: takes events of the followed queue. Moves the queue from position `from` to `to`. Without events
-    /// it records the position only if `records` is set.
+    /// Returns the objects that must be compared before the queue takes these events.
+    #[must_use]
+    pub fn compare_events(&self, events: &[FollowedEvent]) -> Comparison {
+        self.compare_updates(events.iter().filter_map(|event| match &event.change {
+            FollowedChange::Queued(delta) => Some((delta.kind, &event.key, Some(&delta.object))),
+            FollowedChange::Left | FollowedChange::Dropped => None,
+        }))
+    }
+
+    /// Mode `events`: takes events of the followed queue. Moves the queue from position `from` to `to`. `comparison` is the result
+    /// of [`compare_events`](Self::compare_events). Without events it records the position only if `records` is set.
     pub fn take_events(
         &mut self,
         now: Time,
         from: FollowPosition,
         events: &[FollowedEvent],
-        to: FollowPosition,
-        records: bool,
+        (to, records): (FollowPosition, bool),
+        comparison: &Comparison,
     ) -> Taken {
         let mut provenance = Provenance::default();
         let events = events.iter().map(|event| (event.rv, event));
@@ -144,6 +158,14 @@ impl Queue {
         self.take(now, from, events, (to, quiet_max), |queue, now, FollowedEvent { key, change, .. }| {
             match change {
                 FollowedChange::Left if !queue.has(key) => {}
+                FollowedChange::Queued(FollowedDelta {
+                    kind: DeltaKind::Updated,
+                    object,
+                    provenance,
+                    ..
+                }) if queue.changes_nothing(key, Some(object), Some(comparison)) => {
+                    queue.refresh(now, key, Some(object), provenance.owner());
+                }
                 FollowedChange::Queued(delta) if !queue.has_room(key, Some(&delta.object)) => return false,
                 FollowedChange::Queued(delta) => queue.append_delta(now, key, delta, &mut provenance),
                 FollowedChange::Left => {
@@ -198,7 +220,10 @@ impl Queue {
             (RowKind::Deleted, Some(_)) => RowEffect::Delete,
             // A watch may send a row for a deleted key that the follower never had.
             (RowKind::Deleted, None) => RowEffect::Nothing,
-            (_, Some(entry)) if is_list && has_object_of(entry, row, comparison) => RowEffect::Unchanged,
+            (_, Some(entry)) if is_list && self.has_object_of(entry, row, comparison) => RowEffect::Unchanged,
+            (_, Some(_)) if self.changes_nothing(&row.key, row.object.as_ref(), Some(comparison)) => {
+                RowEffect::Refresh
+            }
             _ if is_list && self.state().config.emit_replaced => RowEffect::Append(DeltaKind::Replaced),
             _ if is_list => RowEffect::Append(DeltaKind::Sync),
             (RowKind::Added, None) => RowEffect::Append(DeltaKind::Added),
@@ -206,6 +231,15 @@ impl Queue {
             // seeing the deletion.
             (RowKind::Added | RowKind::Updated, _) => RowEffect::Append(DeltaKind::Updated),
         }
+    }
+
+    /// Whether the newest object and the owner of the key are those of the row.
+    fn has_object_of(&self, entry: &Entry, row: &Row, comparison: &Comparison) -> bool {
+        let ignored = &self.state().config.ignored;
+        let same = |newest, listed| comparison.result(ignored, newest, listed) == Some(Change::None);
+        let newest = entry.newest_object();
+        newest.zip(row.object.as_ref()).is_some_and(|(newest, listed)| same(newest, listed))
+            && entry.owner() == row.source.as_ref()
     }
 
     /// Whether the key has a state that is not a deletion.
@@ -329,12 +363,4 @@ impl Queue {
 /// Whether the key has a state that is not a deletion.
 fn is_live(entry: &Entry) -> bool {
     entry.has_state() && !entry.is_deleted()
-}
-
-/// Whether the newest object and the owner of the key are those of the row.
-fn has_object_of(entry: &Entry, row: &Row, comparison: &Comparison) -> bool {
-    let same = |newest, listed| comparison.result(newest, listed) == Some(true);
-    let newest = entry.newest_object();
-    newest.zip(row.object.as_ref()).is_some_and(|(newest, listed)| same(newest, listed))
-        && entry.owner() == row.source.as_ref()
 }

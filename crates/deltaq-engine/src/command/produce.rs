@@ -1,15 +1,16 @@
 //! Decisions on Add, Update and Delete.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use super::order::improves;
 use super::version::{StaleCalls, may_merge_deletion};
-use super::{Call, Expected, Produced};
+use super::{Call, Comparison, Expected, Produced};
 use crate::delta::{DeltaKind, Provenance};
 use crate::event::{Appended, Due, EventKind, Origin, Queued};
-use crate::id::Sequence;
+use crate::id::{Sequence, Source};
 use crate::key::Key;
-use crate::object::Object;
+use crate::object::{Change, Object};
 use crate::queue::Queue;
 use crate::refusal::Refusal;
 use crate::schedule::Place;
@@ -51,6 +52,7 @@ impl Queue {
         sequence: Option<&Sequence>,
         expected: &[Expected],
     ) -> Result<Produced, Refusal> {
+        let comparison = self.volatile.comparison.take();
         let now = self.advance(now);
         if let Some(sequence) = sequence {
             if self.has_applied(sequence) {
@@ -77,6 +79,13 @@ impl Queue {
             }
             let effect = match call.kind {
                 _ if !has_objects => self.add_key(now, call),
+                DeltaKind::Updated
+                    if self.changes_nothing(&call.key, call.object.as_ref(), comparison.as_deref()) =>
+                {
+                    self.refresh(now, &call.key, call.object.as_ref(), call.source.as_ref());
+                    self.populate(now);
+                    Effect::Ignored
+                }
                 DeltaKind::Deleted => self.delete(now, call, &mut provenance),
                 _ => self.append(now, call, &mut provenance),
             };
@@ -132,6 +141,67 @@ impl Queue {
         self.check_room(fresh.clone().filter(|(_, call)| is_add(call)).map(|(_, call)| &call.key))?;
         self.check_memory(fresh.clone().map(|(_, call)| call))?;
         self.check_bounds(fresh)
+    }
+
+    /// The pairs of objects that [`produce`](Self::produce) compares, if the queue ignores members.
+    #[must_use]
+    pub fn compare_calls(&self, calls: &[Call]) -> Comparison {
+        self.compare_updates(calls.iter().map(|call| (call.kind, &call.key, call.object.as_ref())))
+    }
+
+    /// If the queue ignores members: the new object of each update, and the one before it.
+    pub(super) fn compare_updates<'c>(
+        &'c self,
+        changes: impl Iterator<Item = (DeltaKind, &'c Key, Option<&'c Object>)>,
+    ) -> Comparison {
+        let ignored = &self.state().config.ignored;
+        let mut comparison = Comparison::new(ignored);
+        if ignored.is_empty() {
+            return comparison;
+        }
+        let mut newest: HashMap<&Key, Option<&Object>> = HashMap::new();
+        for (kind, key, object) in changes {
+            let before = newest.insert(key, object);
+            let before = before.unwrap_or_else(|| self.state().table.get(key.as_str())?.newest_object());
+            if let (DeltaKind::Updated, Some(before), Some(object)) = (kind, before, object) {
+                comparison.push_update(before, object);
+            }
+        }
+        comparison
+    }
+
+    /// Sets the comparison that the next [`produce`](Self::produce) uses. Without one, every update counts as a change.
+    pub fn set_comparison(&mut self, comparison: Arc<Comparison>) {
+        self.volatile.comparison = Some(comparison);
+    }
+
+    /// Whether the queue ignores members, and an update of the key changes at most those.
+    pub(super) fn changes_nothing(
+        &self,
+        key: &Key,
+        object: Option<&Object>,
+        comparison: Option<&Comparison>,
+    ) -> bool {
+        if self.state().config.ignored.is_empty() {
+            return false;
+        }
+        let entry = self.state().table.get(key.as_str()).filter(|entry| !entry.is_deleted());
+        let newest = entry.and_then(Entry::newest_object).zip(object);
+        let ignored = &self.state().config.ignored;
+        let change = newest.and_then(|(newest, object)| comparison?.result(ignored, newest, object));
+        matches!(change, Some(Change::None | Change::Ignored))
+    }
+
+    /// Replaces the newest object of a key by one of which only ignored members differ. If `source` is some, it owns the key from
+    /// now on.
+    pub(super) fn refresh(&mut self, now: Time, key: &Key, object: Option<&Object>, source: Option<&Source>) {
+        self.volatile.effects.counters.ignored_unchanged += 1;
+        let (Some(entry), Some(object)) = (self.state().table.get(key.as_str()), object) else { return };
+        if entry.newest_object() == Some(object) {
+            return self.take_over(now, source, key.clone());
+        }
+        let provenance = Provenance::new(source.cloned(), source.or(entry.owner()).cloned(), None);
+        self.emit(now, EventKind::Refreshed { key: key.clone(), provenance, object: object.clone() });
     }
 
     /// Refuses new keys if the queue has no room for them.

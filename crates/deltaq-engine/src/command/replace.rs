@@ -18,7 +18,7 @@ use crate::id::Source;
 use crate::job::{Phase, ReplaceJob};
 use crate::key::{Key, KeySet};
 use crate::limits::REPLACES_MAX;
-use crate::object::Object;
+use crate::object::{Change, Object};
 use crate::object_version::ObjectVersion;
 use crate::queue::Queue;
 use crate::refusal::Refusal;
@@ -40,9 +40,15 @@ enum Next {
 
 /// The effect of a listed object on its key.
 enum Verdict {
-    Skipped { take_over: bool },
-    Stale { take_over: bool },
+    Skipped {
+        take_over: bool,
+    },
+    Stale {
+        take_over: bool,
+    },
     Unchanged,
+    /// Only ignored members have changed.
+    Refreshed,
     Changed,
 }
 
@@ -354,20 +360,23 @@ impl Queue {
                     };
                     self.emit_at(now, slot, EventKind::Appended(appended));
                 }
+                Verdict::Refreshed => {
+                    self.refresh(now, &key, Some(&object), job.source.as_ref());
+                }
                 Verdict::Unchanged => {
                     self.volatile.effects.counters.ignored_unchanged += 1;
-                    self.take_over(now, job, key);
+                    self.take_over(now, job.source.as_ref(), key);
                 }
                 Verdict::Stale { take_over } => {
                     self.volatile.effects.counters.ignored_stale += 1;
                     if take_over {
-                        self.take_over(now, job, key);
+                        self.take_over(now, job.source.as_ref(), key);
                     }
                 }
                 Verdict::Skipped { take_over } => {
                     self.volatile.effects.counters.ignored_superseded += 1;
                     if take_over {
-                        self.take_over(now, job, key);
+                        self.take_over(now, job.source.as_ref(), key);
                     }
                 }
             }
@@ -430,8 +439,11 @@ impl Queue {
         }
         let otherwise = stale.unwrap_or(Verdict::Changed);
         let Some(newest) = self.newest_to_compare(job, key) else { return Some(otherwise) };
-        let is_same = job.comparison.result(newest, object)?;
-        Some(if is_same { Verdict::Unchanged } else { otherwise })
+        Some(match job.comparison.result(&self.state().config.ignored, newest, object)? {
+            Change::None => Verdict::Unchanged,
+            Change::Ignored if matches!(otherwise, Verdict::Changed) => Verdict::Refreshed,
+            Change::Ignored | Change::Relevant => otherwise,
+        })
     }
 
     /// The verdict on a listed object that is not newer than the newest state of its key. If the versions are equal,
@@ -455,7 +467,7 @@ impl Queue {
 
     /// Collects the pairs of large objects among the next items, starting at this index.
     fn compare(&self, job: &mut ReplaceJob, next: usize) -> Next {
-        let mut comparison = Comparison::default();
+        let mut comparison = Comparison::new(&self.state().config.ignored);
         let next_items = job.items.as_slice().iter().skip(next).take(PAIRS_MAX);
         for (key, object) in next_items.filter(|(key, _)| job.newer_calls(key).is_none()) {
             if let Some(newest) = self.newest_to_compare(job, key) {
@@ -474,9 +486,9 @@ impl Queue {
         !stays && job.source.is_some() && owner.is_some() && owner != job.source.as_ref()
     }
 
-    /// Makes the source of the job the owner of a listed key whose object is not queued.
-    fn take_over(&mut self, now: Time, job: &ReplaceJob, key: Key) {
-        let (Some(owner), Some(entry)) = (job.source.clone(), self.state().table.get(key.as_str())) else {
+    /// Makes the source the owner of a key whose object it has sent, and which is not queued.
+    pub(super) fn take_over(&mut self, now: Time, source: Option<&Source>, key: Key) {
+        let (Some(owner), Some(entry)) = (source.cloned(), self.state().table.get(key.as_str())) else {
             return;
         };
         if entry.has_state() && !entry.is_deleted() && entry.owner() != Some(&owner) {
@@ -499,7 +511,7 @@ fn count(counts: &mut ReplaceCounts, verdict: &Verdict, taken_over: bool) {
     match verdict {
         Verdict::Skipped { .. } => counts.skipped += 1,
         Verdict::Stale { .. } => counts.stale += 1,
-        Verdict::Unchanged => counts.unchanged += 1,
+        Verdict::Unchanged | Verdict::Refreshed => counts.unchanged += 1,
         Verdict::Changed => counts.replaced += 1,
     }
     counts.taken_over += u64::from(taken_over);

@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use crate::config::{AdmissionText, Config, Debounce, Follow, ModeRules, Order, OrderValue, Quiet};
 use crate::index_settings::IndexSettings;
 use crate::key::KeySpec;
-use crate::object::ArrayKeys;
+use crate::object::{ArrayKeys, Ignored};
 use crate::pointer::Pointer;
 use crate::rate::Rate;
 use crate::rate_limit::{ItemExponential, ItemFastSlow, RateLimiter};
@@ -89,6 +89,7 @@ impl Config {
             retention: document.retention,
             indexes: IndexSettings::new(indexes).map_err(invalid("indexes"))?,
             array_keys: ArrayKeys::new(&document.diff.array_keys).map_err(invalid("diff.array_keys"))?,
+            ignored: Ignored::new(&document.ignore).map_err(invalid("ignore"))?,
             follow: document.follow.as_ref().map(|document| Arc::new(follow(document))),
             admission: admission(document)?.map(Arc::new),
         })
@@ -125,6 +126,7 @@ impl Config {
             follow: self.follow.as_deref().map(follow_settings),
             schema: self.admission.as_ref().and_then(|admission| admission.schema.clone()),
             prune: prune.iter().map(|pointer| pointer.text.to_string()).collect(),
+            ignore: self.ignored.texts(),
             indexes: self.indexes.iter().map(index).collect(),
             diff: DiffSettings { array_keys: self.array_keys.texts() },
         }

@@ -28,7 +28,7 @@ mod versions;
 pub(crate) use debounce::Debounced;
 pub(crate) use leases::{ModelItem, ModelSettled};
 pub(crate) use objects::{Content, OBJECTS, SENT_OBJECTS, bytes_of};
-use objects::{UNKNOWN, same_content};
+use objects::{UNKNOWN, same_content, same_without_v};
 pub(crate) use order::Start;
 pub(crate) use produce::ModelCall;
 pub(crate) use replace::{ModelReplace, ModelReplaced, Step};

@@ -25,7 +25,9 @@ pub(super) fn encode(event: &Event, json: &mut Json, texts: Option<&mut Vec<Shar
 
 fn object_of(kind: &mut EventKind) -> Option<&mut Object> {
     match kind {
-        EventKind::Appended(Appended { object, .. }) | EventKind::Seeded { object, .. } => Some(object),
+        EventKind::Appended(Appended { object, .. })
+        | EventKind::Refreshed { object, .. }
+        | EventKind::Seeded { object, .. } => Some(object),
         _ => None,
     }
 }
@@ -58,7 +60,9 @@ pub(super) fn decode(text: &str, texts: &[SharedText], names: &mut Names) -> Res
 /// their source only once.
 fn share_names(kind: &mut EventKind, names: &mut Names) {
     match kind {
-        EventKind::Appended(Appended { provenance, .. }) => names.share_provenance(provenance),
+        EventKind::Appended(Appended { provenance, .. }) | EventKind::Refreshed { provenance, .. } => {
+            names.share_provenance(provenance);
+        }
         EventKind::TakenOver { owner, .. } => names.share(owner.as_mut()),
         EventKind::Leased(Leased { worker: Some(name), .. }) => names.share(name.as_mut()),
         EventKind::Seeded { owner: Some(name), .. }

@@ -14,7 +14,7 @@ use deltaq_engine::trace::Trace;
 use deltaq_engine::{Queue, ScanCursor, Seed};
 use deltaq_journal::Commit;
 
-use super::long_command::STEP_KEYS;
+use super::long_command::{STEP_KEYS, compare};
 use crate::Error;
 use crate::author::author;
 use crate::queue::Handle;
@@ -86,9 +86,20 @@ impl Handle {
         sequence: Option<&Sequence>,
         expected: &[Expected],
     ) -> Result<(Produced, Vec<FailureState>), Error> {
+        let mut comparison = None;
+        if !config.ignored.is_empty() {
+            let pairs = Arc::new(self.open()?.queue.compare_calls(calls));
+            if !pairs.is_empty() {
+                compare(pairs.clone()).await;
+            }
+            comparison = Some(pairs);
+        }
         let produced = self.command(|queue, now| {
             queue.check_config(config)?;
             self.set_room(queue);
+            if let Some(comparison) = comparison {
+                queue.set_comparison(comparison);
+            }
             let produced = queue.produce_once(now, calls, sequence, expected)?;
             let limited = calls.iter().filter(|call| call.rate_limited);
             Ok((produced, limited.map(|call| queue.failure_state(&call.key)).collect()))

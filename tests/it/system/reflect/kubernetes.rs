@@ -11,7 +11,7 @@ use parking_lot::{Condvar, Mutex};
 use serde_json::{Value, json};
 
 use super::upstream::{Reply, Request, Upstream};
-use super::{Reflecting, known, needless, restored};
+use super::{Reflecting, counts, known, needless, restored};
 use crate::harness::waiting::until;
 use crate::system::cli::Server;
 
@@ -419,5 +419,44 @@ fn a_restored_queue_gets_all_pods_again() {
     restored::restore(&mut server);
     until_equal(&server, &api);
     assert!(reflecting.log().contains("queue q may have lost what was sent"), "{}", reflecting.log());
+    reflecting.stop();
+}
+
+#[test]
+fn a_pod_of_which_only_ignored_members_change_is_not_queued() {
+    let server = Server::in_memory();
+    let (api, upstream) = Api::start(true, 20);
+    let config = kubeconfig(&server, &upstream);
+    let ignore = r#"ignore=["/metadata/resourceVersion","/metadata/managedFields","/status"]"#;
+    let reflecting = Reflecting::start(&server, &line_of(&config, &["--create", ignore]));
+    until("the first list is accepted", || reflecting.get("/readyz").0 == 200);
+    assert_eq!(super::drain(&server, "q").values().sum::<usize>(), 20);
+    let touch = |deletion: Option<&str>| {
+        for number in 0..20 {
+            let name = format!("pod-{number:04}");
+            api.change("MODIFIED", &name, |version| {
+                let mut touched = pod(&name, 0);
+                touched["status"] = json!({ "restarts": version });
+                touched["metadata"]["managedFields"] =
+                    json!([{ "time": version, "text": "x".repeat(2_000) }]);
+                if let Some(deletion) = deletion {
+                    touched["metadata"]["deletionTimestamp"] = deletion.into();
+                }
+                touched
+            });
+        }
+    };
+    for fault in [None, Some(Fault::ExpiredEvent)] {
+        // The watch shows the changes, or a list after it.
+        if let Some(fault) = fault {
+            api.fail(fault);
+        }
+        touch(None);
+        until_equal(&server, &api);
+        assert_eq!(super::drain(&server, "q"), counts(&[]), "{fault:?}");
+    }
+    touch(Some("2026-01-02T03:04:05Z"));
+    until_equal(&server, &api);
+    assert_eq!(super::drain(&server, "q"), counts(&[("Updated", 20)]));
     reflecting.stop();
 }

@@ -52,6 +52,17 @@ pub(crate) fn bytes_of(content: Content) -> usize {
     OBJECTS[usize::from(content)].0.len()
 }
 
+/// Whether at most the member `v` of two objects differs.
+pub(super) fn same_without_v(a: Content, b: Content) -> bool {
+    let rest = |content| match content {
+        2 | 3 => 1,
+        8 => 2,
+        9 => 3,
+        _ => 0,
+    };
+    rest(a) == rest(b)
+}
+
 pub(super) fn same_content(a: Content, b: Content) -> bool {
     OBJECTS[usize::from(a)].1 == OBJECTS[usize::from(b)].1
 }

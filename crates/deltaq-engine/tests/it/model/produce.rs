@@ -9,7 +9,7 @@ use super::micros;
 use super::versions::may_merge_deletion;
 use super::{
     Content, Debounced, Item, Label, Micros, Model, ModelDelta, Name, Place, Refused, Start, Traced, UNKNOWN,
-    bytes_of,
+    bytes_of, same_without_v,
 };
 
 #[derive(Clone, Debug)]
@@ -151,12 +151,52 @@ impl Model {
         Ok(())
     }
 
+    /// Whether the queue ignores the member `v`, and at most this member of the newest object changes.
+    pub(super) fn ignores(&self, item: &Item, content: Content) -> bool {
+        let is_live = !self.config.ignored.is_empty() && !item.newest_is_deleted();
+        is_live && item.newest_content().is_some_and(|newest| same_without_v(newest, content))
+    }
+
+    /// Replaces the newest object of a key.
+    pub(super) fn refresh(&mut self, now: Micros, key: Name, content: Content, source: Label) {
+        let item = self.get(key).cloned().unwrap_or_default();
+        if item.newest_content() == Some(content) {
+            if source.is_some() && item.owner() != source {
+                self.take_over(now, key, source, "a key with an ignored change is taken over");
+            }
+            return;
+        }
+        let (rv, _) = self.event(now);
+        self.note_source(source);
+        let item = self.item(key);
+        item.set_owner(source.or(item.owner()));
+        if let Some(newest) = item.waiting.last_mut().or(item.leased.last_mut()) {
+            newest.content = content;
+        } else if let Some(known) = &mut item.known {
+            (known.content, known.rv) = (content, rv);
+        }
+    }
+
+    pub(super) fn take_over(&mut self, now: Micros, key: Name, source: Label, rule: &'static str) {
+        self.event(now);
+        self.item(key).set_owner(source);
+        self.hit(rule);
+    }
+
     /// Add, Update or Delete in the modes with deltas.
     fn call(&mut self, now: Micros, call: &ModelCall) -> bool {
         let empty = Item::default();
         let item = self.get(call.key).unwrap_or(&empty).clone();
         let due = call.delay.filter(|delay| *delay > 0).map(|delay| now + delay);
         let debounce = self.debounce_of(call);
+        if let (DeltaKind::Updated, Some(content)) = (call.kind, call.content)
+            && self.ignores(&item, content)
+        {
+            self.hit("an update of ignored members");
+            self.refresh(now, call.key, content, call.source);
+            self.populate(now);
+            return false;
+        }
         if call.kind != DeltaKind::Deleted {
             let owner = call.source.or(item.owner());
             let content = call.content.expect("an Add or Update carries an object");

@@ -402,12 +402,13 @@ impl Model {
             let refuses = job.refuses();
             let staleness = self.staleness_in(job, key, content);
             let is_unchanged = job.list.only_changed && is_unchanged(&item, content);
+            let is_ignored = job.list.only_changed && self.ignores(&item, content);
             let counts = &mut job.counts;
             if called.is_some() {
                 counts.skipped += 1;
             } else if staleness.is_some_and(|order| order.is_lt() || !is_unchanged) {
                 counts.stale += 1;
-            } else if is_unchanged {
+            } else if is_unchanged || is_ignored {
                 counts.unchanged += 1;
             } else {
                 counts.replaced += 1;
@@ -487,6 +488,13 @@ impl Model {
             }
             return;
         }
+        if job.list.only_changed && self.ignores(&item, content) {
+            job.counts.unchanged += 1;
+            self.hit("Replace skips an ignored change");
+            job.counts.taken_over += u64::from(from_another);
+            self.refresh(now, key, content, source);
+            return;
+        }
         let kind = if job.emits_replaced { DeltaKind::Replaced } else { DeltaKind::Sync };
         let owner = source.or(item.owner());
         let new = New {
@@ -528,12 +536,6 @@ impl Model {
             self.item(key).initial_pending = Some(self.rv);
             self.hit("the first Replace adds a pending key");
         }
-    }
-
-    fn take_over(&mut self, now: Micros, key: Name, source: Label, rule: &'static str) {
-        self.event(now);
-        self.item(key).set_owner(source);
-        self.hit(rule);
     }
 
     /// Whether the Replace deletes `key`.

@@ -31,6 +31,7 @@ const PLAIN: Setup = Setup {
     max_deletes: None,
     indexes: 0,
     version: false,
+    ignores_v: false,
 };
 
 /// Runs a pinned case.

@@ -227,6 +227,10 @@ impl World {
             })
             .collect();
         let numbered = sequence.map(|(source, number)| Sequence { source: source.into(), number });
+        self.engine.advance(time(self.now));
+        let comparison = self.engine.compare_calls(&converted);
+        comparison.run();
+        self.engine.set_comparison(comparison.into());
         let engine = self.engine.produce_once(time(self.now), &converted, numbered.as_ref(), &[]);
         self.model.advance(self.now);
         let before = self.model.held().len();

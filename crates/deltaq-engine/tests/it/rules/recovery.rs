@@ -1,6 +1,7 @@
 //! Checkpoints and restarts: no change is lost, downtime does not expire leases, and no number is issued twice.
 
 use deltaq_engine::command::Outcome;
+use deltaq_engine::delta::Provenance;
 use deltaq_engine::event::{Ending, EventKind, Leased, Queued, ReplaceCounts, ReplaceEnded, ViewChanges};
 use deltaq_engine::id::{Rv, Slot};
 use deltaq_engine::limits::{LIFE_SKIP_EVENTS, RV_MAX};
@@ -454,7 +455,7 @@ fn the_size_of_the_stored_rows_is_known_after_a_checkpoint_and_after_recovery() 
 }
 
 /// Events that do not fit a queue with the ready key `a`, each with the reason.
-fn misfits() -> [(u64, EventKind, &'static str); 9] {
+fn misfits() -> [(u64, EventKind, &'static str); 10] {
     let a = || key("a");
     let (deadline, counts) = (Time::from_micros(9), ReplaceCounts::default());
     let ended = ReplaceEnded { source: None, first: false, aborted: false, counts };
@@ -475,6 +476,11 @@ fn misfits() -> [(u64, EventKind, &'static str); 9] {
             2,
             EventKind::TakenOver { key: a(), owner: "erp".into() },
             "the key has no object that could be owned",
+        ),
+        (
+            2,
+            EventKind::Refreshed { key: a(), provenance: Provenance::default(), object: object(1) },
+            "the key has no object that could be replaced",
         ),
         (2, EventKind::ReplaceEnded(ended), "no Replace is running"),
     ]

@@ -11,7 +11,7 @@ use deltaq_engine::config::{Config, Debounce, Quiet};
 use deltaq_engine::delta::{Delta, DeltaKind};
 use deltaq_engine::id::{Rv, Sequence, Source, Token};
 use deltaq_engine::key::Key;
-use deltaq_engine::object::Object;
+use deltaq_engine::object::{Ignored, Object};
 use deltaq_engine::object_version::ObjectVersion;
 use deltaq_engine::pointer::Pointer;
 use deltaq_engine::rate::Rate;
@@ -170,6 +170,9 @@ impl Engine {
                 Some(Expected::version(index, key(&keyed.key), version))
             })
             .collect();
+        let comparison = self.queue.compare_calls(&calls);
+        comparison.run();
+        self.queue.set_comparison(comparison.into());
         let produced = self.queue.produce_once(self.now, &calls, sequence.as_ref(), &expected)?;
         let limited = calls.iter().filter(|call| call.rate_limited);
         let keys = limited.map(|call| {
@@ -527,6 +530,10 @@ fn configured(config: &Config, options: &Options) -> Config {
             "order" => config.order = order(value),
             "max_leased" => config.max_leased = if value == "null" { None } else { options.number(name) },
             "rate" => config.rate = rate(value),
+            "ignore" => {
+                let pointers: Vec<String> = value.split(',').map(str::to_owned).collect();
+                config.ignored = Ignored::new(&pointers).expect("pointers");
+            }
             other => panic!("no setting is called {other:?}"),
         }
     }

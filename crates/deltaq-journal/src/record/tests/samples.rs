@@ -19,7 +19,7 @@ use deltaq_engine::key::{Key, KeySpec};
 use deltaq_engine::known::Known;
 use deltaq_engine::limits::RV_MAX;
 use deltaq_engine::lives::{Life, LifeId};
-use deltaq_engine::object::{ArrayKeys, Object};
+use deltaq_engine::object::{ArrayKeys, Ignored, Object};
 use deltaq_engine::object_version::ObjectVersion;
 use deltaq_engine::pointer::Pointer;
 use deltaq_engine::rate::{Rate, RateDebt};
@@ -150,6 +150,8 @@ pub(super) fn kinds() -> Vec<EventKind> {
         EventKind::Dropped { key: key(), origin: Origin::Call },
         EventKind::Dropped { key: key(), origin: Origin::Replace },
         EventKind::TakenOver { key: key(), owner: erp.clone() },
+        refreshed(Provenance::default()),
+        refreshed(Provenance::new(Some(erp.clone()), Some(erp.clone()), None)),
         EventKind::Leased(leased.clone()),
         EventKind::Leased(Leased { worker: Some("worker-1".into()), pop_id: Some("p-77".into()), ..leased }),
         EventKind::Extended { key: key(), deadline: at(90) },
@@ -200,6 +202,10 @@ pub(super) fn kinds() -> Vec<EventKind> {
         EventKind::Renumbered { source: "erp".into(), sequence: None },
     ]);
     kinds
+}
+
+fn refreshed(provenance: Provenance) -> EventKind {
+    EventKind::Refreshed { key: key(), provenance, object: Object::from_valid("{}") }
 }
 
 fn position(phase: FollowPhase) -> FollowPosition {
@@ -277,6 +283,7 @@ pub(super) fn full_config() -> Config {
         max_deletes: Some(5),
         indexes: IndexSettings::new([("by_city", "/a~1b"), ("tags", "/tags")]).unwrap(),
         array_keys: ArrayKeys::new(&[("/items".to_owned(), "/sku".to_owned())].into()).unwrap(),
+        ignored: Ignored::new(&["/updated_at".to_owned(), "/a~1b/0".to_owned()]).unwrap(),
         retention: Retention { age: Some(Duration::from_hours(24).into()), bytes: Some(6) },
         follow: Some(Arc::new(Follow {
             queue: "prices".into(),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq_engine::config::{Config, Debounce, Order, OrderValue};
+use deltaq_engine::object::Ignored;
 use deltaq_engine::pointer::Pointer;
 use deltaq_engine::rate::Rate;
 use deltaq_engine::rate_limit::{ItemExponential, ItemFastSlow, RateLimiter};
@@ -42,6 +43,8 @@ pub(crate) struct Setup {
     pub(crate) indexes: u8,
     /// Whether the objects have a version.
     pub(crate) version: bool,
+    /// Whether a change of the member `v` alone is no change.
+    pub(crate) ignores_v: bool,
 }
 
 impl Setup {
@@ -57,6 +60,7 @@ impl Setup {
             max_wait: (self.limiter == 4).then_some(Duration::from_micros(700)),
             jitter: if self.limiter == 5 { 0.5 } else { 0.0 },
         };
+        let v = ["/v".to_owned()];
         Arc::new(Config {
             mode: self.mode,
             known_objects: self.known_objects,
@@ -81,6 +85,8 @@ impl Setup {
             max_deletes: self.max_deletes,
             indexes: indexes::settings(self.indexes),
             version: (self.version && self.mode != Mode::Keys).then(|| pointer("/v")),
+            ignored: Ignored::new(if self.ignores_v && self.mode != Mode::Keys { &v } else { &[] })
+                .expect("a pointer"),
             ..Config::default()
         })
     }
@@ -118,6 +124,7 @@ impl Setup {
             max_deletes: (rng.u8(..8) == 0).then(|| rng.u64(..4)),
             indexes: rng.u8(..4),
             version: rng.u8(..3) == 0,
+            ignores_v: debounces.u8(..4) == 0,
         }
     }
 }
