@@ -56,7 +56,7 @@ class Forgetful(Service):
         super().__init__()
         self.applied: list[bytes | None] = []
 
-    def send(self, call: calls.Call[Any], *, attempts: Attempts | None = None, **options: object) -> Any:
+    def send(self, call: calls.Call[Any], **options: object) -> Any:
         if call.method == "GET":
             return super().send(call, **options)
         number = int(call.target.split("sequence=")[1].split("&")[0])
@@ -66,8 +66,9 @@ class Forgetful(Service):
             self.applied.append(call.body)
         if len(self.applied) == 1 and not is_duplicate:
             raise Cancelled
-        if attempts is not None:
-            attempts.failures = 1
+        attempts = options["attempts"]
+        assert isinstance(attempts, Attempts)
+        attempts.failures = 1
         return Produced(self.version, duplicate=is_duplicate, incarnation=self.incarnation, life=self.life)
 
 
