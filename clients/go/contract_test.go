@@ -116,7 +116,7 @@ var wider = []struct {
 }{
 	{deltaq.WatchRow{}, []string{"AddedRow", "UpdatedRow", "DeletedRow", "BookmarkRow", "ErrorRow", "ExpiredRow"}},
 	{deltaq.HistoryEvent{}, []string{"AppendedEvent", "QueuedEvent", "FailedEvent", "DroppedEvent", "TakenOverEvent", "LeasedEvent", "ExtendedEvent",
-		"SettledEvent", "DelayElapsedEvent", "ForgottenEvent", "RedrivenEvent", "RemovedEvent", "VersionRememberedEvent", "SeededEvent"}},
+		"SettledEvent", "DelayElapsedEvent", "ForgottenEvent", "RefreshedEvent", "RedrivenEvent", "RemovedEvent", "VersionRememberedEvent", "SeededEvent"}},
 	{deltaq.ProblemDocument{}, []string{"ProblemDocument"}},
 	{deltaq.ReplaceReply{}, []string{"ReplaceCounts", "Replaced"}},
 }
