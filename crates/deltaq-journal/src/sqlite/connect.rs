@@ -140,15 +140,20 @@ pub(super) async fn is_store(connection: &mut SqliteConnection, paths: &Paths) -
     }
 }
 
-/// Refuses a store with migrations that this program doesn't know.
-pub(super) async fn refuse_newer(connection: &mut SqliteConnection, paths: &Paths) -> Result<(), Error> {
-    let known = MIGRATIONS.last().map_or(0, |(version, ..)| *version);
+/// The version of a store after all migrations.
+pub(super) fn newest() -> i64 {
+    MIGRATIONS.last().map_or(0, |(version, ..)| *version)
+}
+
+/// Refuses a store with migrations that this program doesn't know. Returns the version of the store.
+pub(super) async fn refuse_newer(connection: &mut SqliteConnection, paths: &Paths) -> Result<i64, Error> {
+    let known = newest();
     let found = sqlx::query_scalar::<_, i64>(sql::VERSION).fetch_one(connection).await;
     let found = found.map_err(|error| database("read the version of the store", error))?;
     if found > known {
         Err(Error::Newer { at: paths.folder.display().to_string(), found, known })
     } else {
-        Ok(())
+        Ok(found)
     }
 }
 

@@ -49,12 +49,13 @@ fn time(row: &SqliteRow, index: usize) -> Read<Time> {
 }
 
 pub(super) fn journal_row(row: &SqliteRow) -> Read<JournalRow> {
+    // What has to be added to the bytes of `events`, as they are stored, to get those of the row.
     let added: i64 = column(row, 9)?;
     let (events, text_bytes) = if row.try_get_raw(10)?.type_info().name() == "BLOB" {
         let compressed: &[u8] = column(row, 10)?;
-        let all = (compressed.len() as u64).saturating_add_signed(added);
-        let events = expand(compressed, all).map_err(|error| sqlx::Error::Decode(error.into()))?;
-        let text_bytes = all - events.len() as u64;
+        let row_bytes = (compressed.len() as u64).saturating_add_signed(added);
+        let events = expand(compressed, row_bytes).map_err(|error| sqlx::Error::Decode(error.into()))?;
+        let text_bytes = row_bytes - events.len() as u64;
         (events, text_bytes)
     } else {
         (column(row, 10)?, added.cast_unsigned())

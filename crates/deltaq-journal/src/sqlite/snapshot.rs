@@ -27,6 +27,8 @@ pub struct SqliteSnapshot {
     mark: Result<Option<Record>, Error>,
     state: Result<State, Error>,
     usage: Use,
+    /// The version of the store.
+    version: i64,
     /// Whether the mark may be older than the rows.
     has_older_mark: bool,
     /// Whether this is a copy of a store.
@@ -100,15 +102,18 @@ impl SqliteSnapshot {
         let failed = |error| database(format!("open {}", paths.database.display()), error);
         let mut connection = options.connect().await.map_err(failed)?;
         let begun = begin(&mut connection, &paths).await;
-        if let Err(error) = begun {
-            let _ = connection.close().await;
-            remove(&usage, &paths, &temp_files);
-            return Err(error);
-        }
+        let version = match begun {
+            Ok(version) => version,
+            Err(error) => {
+                let _ = connection.close().await;
+                remove(&usage, &paths, &temp_files);
+                return Err(error);
+            }
+        };
         let state = connect::state(&mut connection).await;
         let reader = SqliteReader::snapshot(connection);
         let has_older_mark = matches!(usage, Use::Server(_));
-        Ok(Self { paths, reader, mark, state, usage, has_older_mark, is_copy: false, temp_files })
+        Ok(Self { paths, reader, mark, state, usage, version, has_older_mark, is_copy: false, temp_files })
     }
 
     fn finding_of_mark(&self, state: &State) -> Option<Finding> {
@@ -137,11 +142,11 @@ impl SqliteSnapshot {
         })
     }
 
-    /// Compares the schema with the one that this program creates. Returns the differences.
+    /// Compares the schema with the one that the migrations up to the store's version create. Returns the differences.
     async fn layout(&self) -> Result<Vec<String>, Error> {
         let mut found = Vec::new();
         let has = self.rows_of("read the layout", sql::SCHEMA, schema_row).await?;
-        let expected = expected_schema().await?;
+        let expected = expected_schema(self.version).await?;
         for (kind, name, text) in &expected {
             match has.iter().find(|(_, other, _)| other == name) {
                 None => found.push(format!("{kind} {name} is missing")),
@@ -152,7 +157,7 @@ impl SqliteSnapshot {
             }
         }
         let migrated = self.rows_of("read the version of the store", sql::MIGRATED, migration_row).await?;
-        for migration in connect::migrations() {
+        for migration in connect::migrations().filter(|migration| migration.version <= self.version.max(1)) {
             let is_same = |(version, is_done, sum): &(i64, bool, Vec<u8>)| {
                 *version == migration.version && *is_done && *sum == *migration.checksum
             };
@@ -270,6 +275,14 @@ impl Snapshot for SqliteSnapshot {
                         its journal";
             findings.push(Finding::Note(text.to_owned()));
         }
+        let newest = connect::newest();
+        if self.version < newest {
+            let text = format!(
+                "the store has version {}: the next start migrates it to version {newest}",
+                self.version
+            );
+            findings.push(Finding::Note(text));
+        }
         findings.extend(self.finding_of_mark(state));
         findings
     }
@@ -350,7 +363,7 @@ fn wrong_type(scan: &Scan, types: &str) -> Option<String> {
     })
 }
 
-async fn begin(connection: &mut SqliteConnection, paths: &Paths) -> Result<(), Error> {
+async fn begin(connection: &mut SqliteConnection, paths: &Paths) -> Result<i64, Error> {
     let begun = sqlx::query(sql::BEGIN_READING).execute(&mut *connection).await;
     begun.map_err(|error| database("begin to read", error))?;
     if !connect::is_store(connection, paths).await? {
@@ -370,11 +383,11 @@ fn migration_row(row: &SqliteRow) -> Result<(i64, bool, Vec<u8>), sqlx::Error> {
     Ok((row.try_get_unchecked(0)?, row.try_get_unchecked(1)?, row.try_get_unchecked(2)?))
 }
 
-/// The schema that the migrations create in an empty database.
-async fn expected_schema() -> Result<Vec<SchemaRow>, Error> {
+/// The schema that the migrations up to a version create in an empty database.
+async fn expected_schema(version: i64) -> Result<Vec<SchemaRow>, Error> {
     let failed = |error| database("create a store in memory", error);
     let mut connection = SqliteConnection::connect("sqlite::memory:").await.map_err(failed)?;
-    for migration in connect::migrations() {
+    for migration in connect::migrations().filter(|migration| migration.version <= version.max(1)) {
         sqlx::raw_sql(migration.sql).execute(&mut connection).await.map_err(failed)?;
     }
     let created = sqlx::query(sql::SCHEMA).fetch_all(&mut connection).await.map_err(failed)?;

@@ -152,14 +152,13 @@ pub(super) const CHECKPOINT: &str = "PRAGMA wal_checkpoint(PASSIVE)";
 pub(super) const CHECKPOINT_ALL: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
 /// Copies the rest of the WAL and lets it start over. Commits wait meanwhile, so this waits for readers of the WAL for 5
 /// ms only. If it waits in vain, but the next commit finds no reader, the WAL starts over then.
-pub(super) const RESTART: &str =
-    "PRAGMA busy_timeout = 5; PRAGMA wal_checkpoint(RESTART); PRAGMA busy_timeout = 5000";
+pub(super) const RESTART: &str = "PRAGMA busy_timeout = 5; PRAGMA wal_checkpoint(RESTART)";
 /// Like [`RESTART`], for a WAL that has become so long that commits may wait for readers.
-pub(super) const RESTART_PATIENTLY: &str =
-    "PRAGMA busy_timeout = 50; PRAGMA wal_checkpoint(RESTART); PRAGMA busy_timeout = 5000";
+pub(super) const RESTART_PATIENTLY: &str = "PRAGMA busy_timeout = 50; PRAGMA wal_checkpoint(RESTART)";
 /// Like [`RESTART`], and makes the file empty.
-pub(super) const EMPTY_WAL: &str =
-    "PRAGMA busy_timeout = 5; PRAGMA wal_checkpoint(TRUNCATE); PRAGMA busy_timeout = 5000";
+pub(super) const EMPTY_WAL: &str = "PRAGMA busy_timeout = 5; PRAGMA wal_checkpoint(TRUNCATE)";
+/// What a connection has when it is opened.
+pub(super) const USUAL_TIMEOUT: &str = "PRAGMA busy_timeout = 5000";
 pub(super) const VACUUM_STEP: &str = "PRAGMA incremental_vacuum(128)";
 pub(super) const VACUUM_INTO: &str = "VACUUM INTO ?1";
 

@@ -65,7 +65,7 @@ pub(super) struct Upkeep {
     written: u64,
     /// Whether the WAL should start over. A reader may have prevented that so far.
     is_long: bool,
-    /// Number of bytes that the last passive checkpoint of a long WAL did not copy.
+    /// Number of bytes that the last passive checkpoint did not copy.
     rest: u64,
     /// Whether the last passive checkpoint left too much to copy, but less than the one before it.
     catches_up: bool,
@@ -108,14 +108,11 @@ impl Upkeep {
     /// Runs a step of the maintenance that does not depend on writes, if one is due. Returns the size of the store.
     pub(super) async fn step(&mut self, paths: &Paths, writer: &mut SqliteConnection) -> Result<Size, Error> {
         self.finish_copy(false, writer).await?;
-        if self.is_long {
+        self.quiet_steps = self.quiet_steps.saturating_add(1);
+        if self.quiet_steps >= QUIET_STEPS {
+            self.empty_wal(paths, writer).await?;
+        } else if self.is_long {
             self.start_copy(writer).await?;
-        }
-        self.quiet_steps += 1;
-        if self.quiet_steps == QUIET_STEPS && matches!(self.copier, Copier::Idle(_)) {
-            let emptied = sqlx::query(sql::EMPTY_WAL).execute(&mut *writer).await;
-            emptied.map_err(|error| database("empty the WAL", error))?;
-            (self.written, self.is_long) = (0, false);
         }
         let (free, all) = pages(writer).await.map_err(|error| database("measure the database", error))?;
         if free > FREE_BYTES_MIN.max(all / 8) {
@@ -123,6 +120,21 @@ impl Upkeep {
             shrunk.map_err(|error| database("shrink the database", error))?;
         }
         Ok(Size { bytes: paths.bytes(), free })
+    }
+
+    /// Makes the file of the WAL empty, once passive checkpoints have copied it. If a reader prevents that, the next step
+    /// tries again.
+    async fn empty_wal(&mut self, paths: &Paths, writer: &mut SqliteConnection) -> Result<(), Error> {
+        let length = || fs::metadata(&paths.wal).map_or(0, |file| file.len());
+        if length() == 0 || !matches!(self.copier, Copier::Idle(_)) {
+            return Ok(());
+        }
+        if self.written > 0 || self.rest > REST_BYTES_MAX {
+            return self.start_copy(writer).await;
+        }
+        checkpoint(writer, sql::EMPTY_WAL, "empty the WAL").await?;
+        self.is_long &= length() > 0;
+        Ok(())
     }
 
     /// Starts a passive checkpoint, unless one is running. The connection's thread runs it even while nothing polls
@@ -149,14 +161,14 @@ impl Upkeep {
         let Some((connection, copied)) = ended else { return Ok(()) };
         self.copier = Copier::Idle(connection);
         let copied = copied.map_err(|error| database("copy the WAL into the database", error))?;
-        self.is_long = copied.wal >= RESTART_BYTES;
-        self.catches_up = self.is_long && copied.rest > REST_BYTES_MAX && copied.rest < self.rest;
-        self.rest = if self.is_long { copied.rest } else { u64::MAX };
+        let was_long = std::mem::replace(&mut self.is_long, copied.wal >= RESTART_BYTES);
+        let leaves_less = !was_long || copied.rest < self.rest;
+        self.catches_up = self.is_long && copied.rest > REST_BYTES_MAX && leaves_less;
+        self.rest = copied.rest;
         if self.is_long && copied.rest <= REST_BYTES_MAX {
             // If readers block the restart, it is tried again after the next passive checkpoint.
             let restart = if copied.wal < WAIT_BYTES { sql::RESTART } else { sql::RESTART_PATIENTLY };
-            let restarted = sqlx::query(restart).execute(writer).await;
-            restarted.map_err(|error| database("start the WAL over", error))?;
+            checkpoint(writer, restart, "start the WAL over").await?;
         }
         Ok(())
     }
@@ -171,6 +183,14 @@ impl Upkeep {
         // The connection has nothing to lose.
         let _ = connection.close().await;
     }
+}
+
+/// Runs a WAL checkpoint on the writer's connection, which has its usual timeout afterwards.
+async fn checkpoint(writer: &mut SqliteConnection, text: &'static str, doing: &str) -> Result<(), Error> {
+    let done = sqlx::query(text).execute(&mut *writer).await;
+    let reset = sqlx::query(sql::USUAL_TIMEOUT).execute(writer).await;
+    done.and(reset).map_err(|error| database(doing, error))?;
+    Ok(())
 }
 
 async fn passive_checkpoint(connection: &mut SqliteConnection) -> Result<Copied, sqlx::Error> {

@@ -21,7 +21,7 @@ const TEXT_ID_BYTES: usize = 65;
 /// Approximate number of WAL bytes that it takes to remove rows of a queue, or to free the pages of texts.
 const REMOVAL_BYTES: u64 = 1 << 20;
 
-/// Events of a row are compressed from this many bytes on. Shorter ones are few, and SQL can read them.
+/// Events of a row are compressed from this many bytes on. Shorter ones gain little, and SQL can read them.
 const COMPRESSED_BYTES_MIN: usize = 1 << 10;
 
 type Query = sqlx::query::Query<'static, Database, SqliteArguments>;

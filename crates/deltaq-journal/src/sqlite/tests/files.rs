@@ -85,6 +85,31 @@ async fn a_store_of_a_newer_program_is_refused_with_both_versions() {
     assert!(message.contains("has version 7") && message.contains("up to 2"), "{message}");
 }
 
+/// A store of the version before, such as a backup from before an upgrade, is no damage.
+#[tokio::test]
+async fn an_older_store_can_be_read_and_is_migrated_by_a_start() {
+    let scratch = Scratch::new();
+    let (mut store, _, _) = scratch.open().await;
+    store.write(rows(1..=3)).await.unwrap();
+    store.close().await;
+    let paths = Paths::new(&scratch.data()).unwrap();
+    let mut connection = connect::writer(&paths, Sync::Full).await.unwrap();
+    // Migration 2 changes no table.
+    sqlx::raw_sql("DELETE FROM _sqlx_migrations WHERE version > 1").execute(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+    let looks = SqliteSnapshot::take(&scratch.data()).await.unwrap();
+    assert_eq!(looks.integrity().await, [""; 0]);
+    let notes = format!("{:?}", looks.findings());
+    assert!(notes.contains("has version 1: the next start migrates it to version 2"), "{notes}");
+    Box::new(looks).close().await;
+    let (store, reader, _) = scratch.open().await;
+    assert_eq!(last_rv(&reader).await, Some(3));
+    let looks = SqliteSnapshot::take(&scratch.data()).await.unwrap();
+    assert!(!format!("{:?}", looks.findings()).contains("migrates"));
+    Box::new(looks).close().await;
+    store.close().await;
+}
+
 #[tokio::test]
 async fn other_files_are_refused_and_left_unchanged() {
     let scratch = Scratch::new();
