@@ -5,12 +5,16 @@ use serde_json::{Map, Value, json};
 use super::reference::reference;
 
 /// Objects inside the settings. In a request, all of their members are optional.
-const PARTS: [&str; 8] = [
+const PARTS: [&str; 12] = [
     "RateLimiter",
     "ItemExponential",
     "ItemFastSlow",
     "Bucket",
     "Debounce",
+    "Order",
+    "HeadStartOrder",
+    "PriorityOrder",
+    "DeliveryRate",
     "Retention",
     "Follow",
     "DiffSettings",
