@@ -77,9 +77,12 @@ fn a_full_disk_loses_nothing_and_heals_when_there_is_room() {
     let server = volume.serve();
     let mut acknowledged = BTreeSet::new();
     let mut full = None;
+    // The journal is compressed, so texts that repeat themselves would not fill the disk.
+    let mut random = fastrand::Rng::with_seed(1);
     for number in 0..OBJECTS {
         let key = format!("key-{number}");
-        let object = json!({"key": key, "text": "x".repeat(OBJECT_BYTES)});
+        let text: String = std::iter::repeat_with(|| random.alphanumeric()).take(OBJECT_BYTES).collect();
+        let object = json!({"key": key, "text": text});
         let (status, body) =
             call(&server, &Message::post(format!("{QUEUE}/add"), &object)).expect("an answer");
         if status == 200 {
