@@ -32,7 +32,7 @@ const COPY_BYTES: u64 = 8 << 20;
 /// The length from which on the WAL should start over. A larger value takes more disk space. With a smaller value,
 /// the WAL waits for readers more often.
 const RESTART_BYTES: u64 = 32 << 20;
-/// Maximum number of bytes that the writer copies, which takes a few milliseconds. If a passive checkpoint leaves more,
+/// Maximum number of bytes that the writer copies unless the WAL is very long, which takes a few milliseconds. If a passive checkpoint leaves more,
 /// another one starts at once, because it has less to copy and so leaves less.
 const REST_BYTES_MAX: u64 = 1 << 20;
 /// If the WAL's file is at least this long, commits wait for a running passive checkpoint, and for readers.
@@ -165,9 +165,14 @@ impl Upkeep {
         let leaves_less = !was_long || copied.rest < self.rest;
         self.catches_up = self.is_long && copied.rest > REST_BYTES_MAX && leaves_less;
         self.rest = copied.rest;
-        if self.is_long && copied.rest <= REST_BYTES_MAX {
+        let (restart, rest_max) = if copied.wal < WAIT_BYTES {
+            (sql::RESTART, REST_BYTES_MAX)
+        } else {
+            // Each of the writes may leave more than the usual maximum.
+            (sql::RESTART_PATIENTLY, COPY_BYTES)
+        };
+        if self.is_long && copied.rest <= rest_max {
             // If readers block the restart, it is tried again after the next passive checkpoint.
-            let restart = if copied.wal < WAIT_BYTES { sql::RESTART } else { sql::RESTART_PATIENTLY };
             checkpoint(writer, restart, "start the WAL over").await?;
         }
         Ok(())
