@@ -343,7 +343,7 @@ func callsThatRead(ctx context.Context, q *deltaq.Queue) []error {
 	do(q.Explain(ctx, "e"))
 	do(q.ViewPage(ctx, deltaq.Latest, nil))
 	do(q.ViewPage(ctx, deltaq.Known, &deltaq.ViewOptions{Index: "by_city", Value: "Rome", Wait: 10 * time.Second}))
-	_, _, err := q.Object(ctx, deltaq.Latest, "e", nil)
+	_, _, err := q.LatestObject(ctx, "e", nil)
 	do(nil, err)
 	do(first(q.Indexes(ctx, nil)), nil)
 	do(nil, firstError(q.IndexValues(ctx, "by_city", "R", nil)))

@@ -35,7 +35,7 @@ func ExampleClient() {
 		log.Fatal(err)
 	}
 	fmt.Println(reply.Replaced, reply.Unchanged)
-	for entry, err := range prices.Objects(ctx, deltaq.Latest, nil) {
+	for entry, err := range prices.Latest(ctx, nil) {
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -137,7 +137,7 @@ func ExampleInformer() {
 	informer := deltaq.NewInformer(cities, &deltaq.InformerOptions{
 		Indexes: map[string]deltaq.IndexFunc{"by_country": deltaq.PointerIndex("/country")},
 	})
-	handlers := informer.AddHandlers(deltaq.Handlers{
+	handlers := informer.AddHandler(deltaq.Handlers{
 		OnAdd: func(object *deltaq.Object, isInInitialList bool) { fmt.Println("add", object.Key) },
 	})
 	go func() {
@@ -145,7 +145,7 @@ func ExampleInformer() {
 			log.Fatal(err)
 		}
 	}()
-	if err := deltaq.WaitForSync(ctx, informer, handlers); err != nil {
+	if err := deltaq.WaitForCacheSync(ctx, informer, handlers); err != nil {
 		log.Fatal(err)
 	}
 	for _, object := range informer.Store().ByIndex("by_country", "it") {
@@ -179,7 +179,7 @@ func ExampleReflector() {
 	if _, err := source.Apply(ctx, up, gone); err != nil {
 		log.Fatal(err)
 	}
-	for entry, err := range hosts.Objects(ctx, deltaq.Latest, nil) {
+	for entry, err := range hosts.Latest(ctx, nil) {
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -110,8 +110,8 @@ func (i *Informer) HasSynced() bool { return isClosed(i.synced) }
 // Synced returns a channel that is closed when [Informer.HasSynced] becomes true.
 func (i *Informer) Synced() <-chan struct{} { return i.synced }
 
-// AddHandlers adds handlers, also while the informer runs: they get an add for each object of the store.
-func (i *Informer) AddHandlers(handlers Handlers) *Registration {
+// AddHandler adds handlers, also while the informer runs: they get an add for each object of the store.
+func (i *Informer) AddHandler(handlers Handlers) *Registration {
 	registration := &Registration{handlers: handlers, synced: make(chan struct{})}
 	i.mutex.Lock()
 	i.added = append(i.added, registration)
@@ -123,8 +123,8 @@ func (i *Informer) AddHandlers(handlers Handlers) *Registration {
 	return registration
 }
 
-// WaitForSync waits until all of these informers and registrations have synced, or the context ends.
-func WaitForSync(ctx context.Context, all ...interface{ Synced() <-chan struct{} }) error {
+// WaitForCacheSync waits until all of these informers and registrations have synced, or the context ends.
+func WaitForCacheSync(ctx context.Context, all ...interface{ Synced() <-chan struct{} }) error {
 	for _, each := range all {
 		select {
 		case <-each.Synced():

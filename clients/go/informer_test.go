@@ -198,17 +198,17 @@ func TestHandlersMayBeAddedAtAnyTimeAndMayPanic(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	added := make(chan string, 10)
 	second := make(chan *Registration, 1)
-	first := informer.AddHandlers(Handlers{OnAdd: func(object *Object, _ bool) {
+	first := informer.AddHandler(Handlers{OnAdd: func(object *Object, _ bool) {
 		added <- "first " + object.Key
 		// A handler may add handlers.
-		second <- informer.AddHandlers(Handlers{OnAdd: func(object *Object, isInInitialList bool) {
+		second <- informer.AddHandler(Handlers{OnAdd: func(object *Object, isInInitialList bool) {
 			added <- fmt.Sprintf("second %s %v", object.Key, isInInitialList)
 		}})
 		panic("boom")
 	}})
 	ended := make(chan error)
 	go func() { ended <- informer.Run(ctx) }()
-	if err := WaitForSync(ctx, informer, first, <-second); err != nil {
+	if err := WaitForCacheSync(ctx, informer, first, <-second); err != nil {
 		t.Fatal(err)
 	}
 	if one, two := <-added, <-added; one != "first a" || two != "second a true" || !informer.HasSynced() || !first.HasSynced() {
@@ -221,7 +221,7 @@ func TestHandlersMayBeAddedAtAnyTimeAndMayPanic(t *testing.T) {
 	if err := informer.Run(context.Background()); err == nil {
 		t.Error("an informer runs twice")
 	}
-	if err := WaitForSync(ctx, NewInformer(q, nil)); !errors.Is(err, context.Canceled) {
+	if err := WaitForCacheSync(ctx, NewInformer(q, nil)); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }

@@ -148,25 +148,43 @@ func (q *Queue) ViewPage(ctx context.Context, view View, options *ViewOptions) (
 	return fetch[Page[Object]](ctx, q.client, call)
 }
 
-// Objects iterates over the objects of a view, in the order of their keys. After an error, the iteration ends.
-func (q *Queue) Objects(ctx context.Context, view View, options *ViewOptions) iter.Seq2[Object, error] {
+// Latest iterates over the newest objects, in the order of their keys. After an error, the iteration ends.
+func (q *Queue) Latest(ctx context.Context, options *ViewOptions) iter.Seq2[Object, error] {
+	return q.view(ctx, Latest, options)
+}
+
+// Known iterates over the objects that were acknowledged last, in the order of their keys. After an error, the iteration ends.
+func (q *Queue) Known(ctx context.Context, options *ViewOptions) iter.Seq2[Object, error] {
+	return q.view(ctx, Known, options)
+}
+
+func (q *Queue) view(ctx context.Context, view View, options *ViewOptions) iter.Seq2[Object, error] {
 	given := copied(options)
 	return listed(&given.ListOptions, func() (*Page[Object], error) { return q.ViewPage(ctx, view, &given) })
 }
 
-// ObjectOptions are options of [Queue.Object].
+// ObjectOptions are options of [Queue.LatestObject] and [Queue.KnownObject].
 type ObjectOptions struct {
 	// MinResourceVersion is the version in the reply to an earlier call. The read is refused if the queue does not have it. Zero means none.
 	MinResourceVersion int64
 }
 
-// Object returns the object of a key in a view, with its entity tag. A key that the view does not have is the problem CodeKeyNotFound.
-func (q *Queue) Object(ctx context.Context, view View, key string, options *ObjectOptions) (*Object, string, error) {
+// LatestObject returns the newest object of a key, with its entity tag. A key without one is the problem CodeKeyNotFound.
+func (q *Queue) LatestObject(ctx context.Context, key string, options *ObjectOptions) (*Object, string, error) {
+	return q.object(ctx, Latest, key, options)
+}
+
+// KnownObject returns the object of a key that was acknowledged last, with its entity tag. A key without one is the problem CodeKeyNotFound.
+func (q *Queue) KnownObject(ctx context.Context, key string, options *ObjectOptions) (*Object, string, error) {
+	return q.object(ctx, Known, key, options)
+}
+
+func (q *Queue) object(ctx context.Context, view View, key string, options *ObjectOptions) (*Object, string, error) {
 	call, err := q.call(http.MethodGet, "/object")
 	if err != nil {
 		return nil, "", err
 	}
-	call.query.Set("view", string(or(view, Latest)))
+	call.query.Set("view", string(view))
 	call.query.Set("key", key)
 	if options != nil {
 		setNumber(call.query, "min_resource_version", options.MinResourceVersion)

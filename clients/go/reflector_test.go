@@ -17,7 +17,7 @@ import (
 func keysOf(t *testing.T, q *deltaq.Queue) []string {
 	t.Helper()
 	var keys []string
-	for object, err := range q.Objects(contextOf(t), deltaq.Latest, &deltaq.ViewOptions{ListOptions: deltaq.ListOptions{Limit: 2}}) {
+	for object, err := range q.Latest(contextOf(t), &deltaq.ViewOptions{ListOptions: deltaq.ListOptions{Limit: 2}}) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -89,7 +89,11 @@ func readOnce(ctx context.Context, queue *deltaq.Queue, command *command) (key *
 		}
 		return &item.Key, item.Deltas[len(item.Deltas)-1].Object, nil
 	case "latest", "known":
-		found, _, err := queue.Object(ctx, deltaq.View(command.Command), command.Key, nil)
+		object := queue.LatestObject
+		if command.Command == "known" {
+			object = queue.KnownObject
+		}
+		found, _, err := object(ctx, command.Key, nil)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -29,9 +29,9 @@ func inform(ctx context.Context, queue *deltaq.Queue) error {
 	add := func() {
 		handlers++
 		number := handlers
-		registration := informer.AddHandlers(reporting(number))
+		registration := informer.AddHandler(reporting(number))
 		go func() {
-			if deltaq.WaitForSync(ctx, registration) == nil {
+			if deltaq.WaitForCacheSync(ctx, registration) == nil {
 				report("synced", map[string]any{"handler": number})
 			}
 		}()
@@ -81,7 +81,7 @@ func answer(ctx context.Context, informer *deltaq.Informer, command *command) {
 		report("get", members)
 	case "wait_for_sync":
 		go func() {
-			if deltaq.WaitForSync(ctx, informer) == nil {
+			if deltaq.WaitForCacheSync(ctx, informer) == nil {
 				report("cache_synced", map[string]any{})
 			}
 		}()
