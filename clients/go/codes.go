@@ -6,7 +6,7 @@ type Code string
 // Error returns the code.
 func (code Code) Error() string { return string(code) }
 
-// The codes of problems. docs/api.md says when each occurs.
+// The codes of problems. docs/api/problems.md says when each occurs.
 const (
 	CodeInvalidJSON          Code = "invalid-json"
 	CodeInvalidParameter     Code = "invalid-parameter"

@@ -74,7 +74,7 @@ type ParkedErrorsPage struct {
 	OtherKeys int64 `json:"other_keys"`
 }
 
-// HistoryEvent is an event of a key. Which members it has depends on Event, see docs/api.md.
+// HistoryEvent is an event of a key. Which members it has depends on Event, see docs/api/reading.md.
 type HistoryEvent struct {
 	Event             string          `json:"event"`
 	ResourceVersion   int64           `json:"resource_version"`
