@@ -235,6 +235,10 @@ bench-peers *args:
 fmt:
     cargo fmt
 
+# Build the documents as a site in target/site, with a search, and check its links.
+site:
+    ./scripts/site.sh
+
 # Build the container image with podman, and check it.
 image:
     ./scripts/image.sh

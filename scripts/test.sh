@@ -80,6 +80,7 @@ compiling() {
     step "doctests" doctests
     step "instructions" ./scripts/instructions.py
     step "packages" ./scripts/rust-packages.sh
+    step "site" ./scripts/site.sh
     step "advisories" advisories
 }
 
