@@ -143,10 +143,14 @@ func TestOutcomes(t *testing.T) {
 		{errors.New("file \xff.txt"), `{"as":"nack","lease_id":"l","error":"file ` + "\uFFFD" + `.txt"}`},
 		{errors.New(long + "end"), `{"as":"nack","lease_id":"l","error":"` + strings.Repeat("ä", 997) + `end"}`},
 	} {
-		got, err := encode(settle("l", row.err))
+		got, err := encode((&Job{PoppedItem: PoppedItem{Lease: Lease{ID: "l"}}}).settle(row.err))
 		if err != nil || string(got) != row.want {
 			t.Errorf("%v: %s (%v)", row.err, got, err)
 		}
+	}
+	elsewhere := &Job{PoppedItem: PoppedItem{Deltas: make([]Delta, 1)}}
+	if got := elsewhere.settle(&Done{}); got.As != AsNack || got.Error != errDoneElsewhere.Error() {
+		t.Errorf("Done outside mode keys: %+v", got)
 	}
 	if !errors.Is(&Nack{Err: why}, why) || !errors.Is(&Reject{Err: why}, why) {
 		t.Error("the reason is not unwrapped")

@@ -37,7 +37,8 @@ func (reject *Reject) Error() string { return reason("reject", reject.Err) }
 // Unwrap returns the reason.
 func (reject *Reject) Unwrap() error { return reject.Err }
 
-// Done is what a handler of a queue of mode keys returns if its work is done and the failures of the key are to be kept. It is no failure.
+// Done is what a handler of a queue of mode keys returns if its work is done and the failures of the key are to be kept. It is no failure; in queues of
+// other modes, it is one.
 type Done struct {
 	// Delay is the time after which the key is added again. Zero means not at all.
 	Delay time.Duration
@@ -59,9 +60,12 @@ func reason(name string, err error) string {
 	return fmt.Sprintf("%s: %v", name, err)
 }
 
-// settle returns how the lease of a handler ends that has returned an error, or nil.
-func settle(leaseID string, err error) Settle {
-	entry := Settle{LeaseID: leaseID, As: AsAck}
+// errDoneElsewhere is the error of a key whose handler has returned Done, although its queue is not of mode keys.
+var errDoneElsewhere = errors.New("Done is only for queues of mode keys, and this queue has another mode")
+
+// settle returns how the lease ends after its handler has returned an error, or nil.
+func (job *Job) settle(err error) Settle {
+	entry := Settle{LeaseID: job.Lease.ID, As: AsAck}
 	var nack *Nack
 	var reject *Reject
 	var done *Done
@@ -77,6 +81,9 @@ func settle(leaseID string, err error) Settle {
 		}
 	case errors.As(err, &reject):
 		entry.As, entry.Error = AsReject, textOf(reject.Err)
+	case errors.As(err, &done) && len(job.Deltas) > 0:
+		// Items of mode keys have no deltas. The server would refuse the settles of other keys in the same call, too.
+		entry.As, entry.Error = AsNack, errDoneElsewhere.Error()
 	case errors.As(err, &done):
 		entry.As = AsDone
 		if done.Delay > 0 {

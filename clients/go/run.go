@@ -62,7 +62,7 @@ type handled struct {
 
 // outcome reads the error of a handler. That runs code of the application, which may panic, so the goroutine of the handler does it.
 func outcome(held *held, err error) handled {
-	return handled{held, settle(held.job.Lease.ID, err), errors.Is(err, ErrStopping), errors.Is(err, context.Canceled)}
+	return handled{held, held.job.settle(err), errors.Is(err, ErrStopping), errors.Is(err, context.Canceled)}
 }
 
 // popping is a running pop. Its repeats have the same id, and so the same leases.
@@ -240,7 +240,7 @@ func (r *run) handled(ended handled) {
 	held.isEnded = true
 	if wasAbandoned {
 		// The worker has ended the handler, so the key has not failed.
-		ended.settle = settle(id, &Release{})
+		ended.settle = held.job.settle(&Release{})
 	}
 	r.settles = append(r.settles, ended.settle)
 }
@@ -371,7 +371,7 @@ func (r *run) releaseWaiting() {
 	for _, held := range r.waiting {
 		if id := held.job.Lease.ID; r.leases.held[id] == held {
 			held.isEnded = true
-			r.settles = append(r.settles, settle(id, &Release{}))
+			r.settles = append(r.settles, held.job.settle(&Release{}))
 		}
 	}
 	r.waiting = nil

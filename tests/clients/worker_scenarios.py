@@ -310,6 +310,21 @@ def keys_done(s: Scenario) -> None:
 
 
 @scenario
+def done_elsewhere(s: Scenario) -> None:
+    """Done in a queue that is not of mode keys is a failure of its key. Other keys are settled, and the worker goes on."""
+    hour = {"base": "1h", "max": "1h"}
+    s.configure(rate_limiter={"item_exponential": hour})
+    s.target.plan = lambda work: Plan({"as": "done"} if work.key == "k003" else {"as": "ack"})
+    worker = s.start("worker", concurrency=2, batch=5)
+    s.add(*objects(10, 1))
+    wait_for(lambda: s.get("status")["delayed"] == 1 and len(s.view("known")) == 9, "all other keys are acknowledged")
+    [failed] = s.items("delayed")
+    check((failed["key"], failed["failures"]) == ("k003", 1), f"delayed is {failed}")
+    check("only for queues of mode keys" in (failed["last_error"] or ""), f"last_error is {failed['last_error']!r}")
+    s.check_stopped(worker)
+
+
+@scenario
 def sigterm(s: Scenario) -> None:
     """SIGTERM during work: running handlers finish and are acknowledged, the rest of the batch is released."""
     hold = threading.Event()

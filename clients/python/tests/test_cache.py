@@ -138,9 +138,23 @@ class EndsOfWatches(unittest.TestCase):
         self.cache = Cache(Store())
         self.watching = Watching(self.cache, RetryPolicy(base=1.0, random=lambda: 1.0))
 
-    def test_a_stream_with_rows_goes_on_at_once(self) -> None:
-        self.watching.received()
+    def test_a_stream_with_changes_goes_on_at_once(self) -> None:
+        for version in (5, 6):
+            self.watching.received()
+            list(self.cache.apply(bookmark(version, is_end=True)))
+            self.assertEqual(self.watching.wait_after(None), 0.0)
+
+    def test_streams_without_changes_wait(self) -> None:
+        for _ in range(2):
+            self.watching.received()
+            list(self.cache.apply(row("Added", "a", 1)))
+            self.assertEqual(self.watching.wait_after(None), 1.0, "a part of a list changes nothing")
+        list(self.cache.apply(bookmark(5, is_end=True)))
         self.assertEqual(self.watching.wait_after(None), 0.0)
+        for _ in range(2):
+            self.watching.received()
+            list(self.cache.apply(bookmark(5)))
+            self.assertEqual(self.watching.wait_after(None), 1.0)
 
     def test_streams_without_rows_wait_longer_and_longer(self) -> None:
         self.assertEqual([self.watching.wait_after(None) for _ in range(3)], [1.0, 2.0, 4.0])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import unittest
+from dataclasses import replace
 
-from deltaq import Ack, Item, Lease, LeaseLost, Nack, Reject, RetryPolicy
+from deltaq import Ack, Delta, Done, Item, Lease, LeaseLost, Nack, Reject, RetryPolicy
 from deltaq.leases import SETTLE_AFTER_SECONDS, Held, Leases, extend_policy
 from deltaq.models import Settled
-from deltaq.outcomes import ERROR_LENGTH_MAX, outcome_of
+from deltaq.outcomes import DONE_ELSEWHERE, ERROR_LENGTH_MAX, outcome_of
 
 
 def item(name: str, lease_ms: int = 3000) -> Item:
@@ -16,6 +17,9 @@ def item(name: str, lease_ms: int = 3000) -> Item:
 
 def extended(name: str, lease_ms: int, pending_deltas: int = 0, deleted: bool = False) -> Settled:
     return Settled(name, "extend", "ok", expires_in_ms=lease_ms, pending_deltas=pending_deltas, deleted=deleted)
+
+
+ITEM = item("a")
 
 
 class LeasesOfAWorker(unittest.TestCase):
@@ -157,26 +161,32 @@ class LeasesOfAWorker(unittest.TestCase):
 
 class Outcomes(unittest.TestCase):
     def test_none_is_an_ack(self) -> None:
-        self.assertEqual(outcome_of(None).settle("a"), {"lease_id": "a", "as": "ack"})
+        self.assertEqual(outcome_of(None, ITEM).settle("a"), {"lease_id": "a", "as": "ack"})
 
     def test_an_exception_is_a_nack_with_its_message(self) -> None:
-        self.assertEqual(outcome_of(ValueError("no price")).settle("a"), {"lease_id": "a", "as": "nack", "error": "ValueError: no price"})
+        self.assertEqual(outcome_of(ValueError("no price"), ITEM).settle("a"), {"lease_id": "a", "as": "nack", "error": "ValueError: no price"})
 
     def test_a_raised_outcome_counts(self) -> None:
-        self.assertEqual(outcome_of(Reject("wrong")).settle("a")["as"], "reject")
+        self.assertEqual(outcome_of(Reject("wrong"), ITEM).settle("a")["as"], "reject")
 
     def test_another_result_is_a_failure(self) -> None:
-        self.assertIn("returned 3", outcome_of(3).settle("a")["error"])
+        self.assertIn("returned 3", outcome_of(3, ITEM).settle("a")["error"])
+
+    def test_done_outside_mode_keys_is_a_failure(self) -> None:
+        elsewhere = replace(ITEM, deltas=[Delta("Added", 1, "", None)])
+        self.assertEqual(outcome_of(Done(), ITEM).settle("a")["as"], "done")
+        failure = outcome_of(Done(delay="1h"), elsewhere).settle("a")
+        self.assertEqual((failure["as"], failure["error"]), ("nack", DONE_ELSEWHERE))
 
     def test_an_error_without_a_usable_text_is_a_failure_all_the_same(self) -> None:
         class Mute(Exception):
             def __str__(self) -> str:
                 raise KeyError("text")
 
-        self.assertEqual(outcome_of(OSError("file \udcff")).settle("a")["error"], "OSError: file ?")
-        self.assertEqual(outcome_of(Mute()).settle("a")["error"], "Mute: KeyError while the text of the error was made")
-        self.assertEqual(outcome_of(Reject(ValueError("no price"))).settle("a")["error"], "no price")
-        self.assertEqual(outcome_of(SystemExit("bye")).settle("a")["error"], "SystemExit: bye")
+        self.assertEqual(outcome_of(OSError("file \udcff"), ITEM).settle("a")["error"], "OSError: file ?")
+        self.assertEqual(outcome_of(Mute(), ITEM).settle("a")["error"], "Mute: KeyError while the text of the error was made")
+        self.assertEqual(outcome_of(Reject(ValueError("no price")), ITEM).settle("a")["error"], "no price")
+        self.assertEqual(outcome_of(SystemExit("bye"), ITEM).settle("a")["error"], "SystemExit: bye")
 
     def test_a_delay_that_the_server_would_refuse_fails_in_the_handler(self) -> None:
         for wrong in (-1, float("nan"), "soon", "367d"):
@@ -185,8 +195,8 @@ class Outcomes(unittest.TestCase):
         self.assertEqual(Nack(delay="5m").settle("a")["delay"], "5m")
 
     def test_long_errors_are_cut(self) -> None:
-        self.assertEqual(outcome_of(Nack("x" * 5000 + "end")).settle("a")["error"][-4:], "xend")
-        self.assertEqual(len(outcome_of(Nack("x" * 5000)).settle("a")["error"]), ERROR_LENGTH_MAX)
+        self.assertEqual(outcome_of(Nack("x" * 5000 + "end"), ITEM).settle("a")["error"][-4:], "xend")
+        self.assertEqual(len(outcome_of(Nack("x" * 5000), ITEM).settle("a")["error"]), ERROR_LENGTH_MAX)
 
 
 if __name__ == "__main__":

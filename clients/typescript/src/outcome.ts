@@ -1,6 +1,6 @@
 /** The ways in which a handler ends the work on a key. */
 
-import type { Ended } from "./documents.js";
+import type { Ended, PoppedItem } from "./documents.js";
 import { type Duration, milliseconds } from "./duration.js";
 import { messageOf } from "./error.js";
 
@@ -17,7 +17,7 @@ export function Ack(): Outcome {
     return { as: "ack" };
 }
 
-/** Mode keys: done, and the failure count of the key is kept. With `delay` the key is added again after that time. */
+/** Mode keys: done, and the failure count of the key is kept. With `delay` the key is added again after that time. In other modes, it is a failure. */
 export function Done(options: { delay?: Duration } = {}): Outcome {
     return { as: "done", ...options };
 }
@@ -50,6 +50,15 @@ const ERROR_BYTES_MAX = 4_096;
 /** The outcome of a handler that has thrown this error. */
 export function thrown(error: unknown): Outcome {
     return Nack({ error: messageOf(error) });
+}
+
+/**
+ * The outcome for an item. `Done` outside mode keys is a failure: the server would refuse the settles of other keys in the same call, too. Items of mode
+ * keys have no deltas.
+ */
+export function suited(outcome: Outcome, item: PoppedItem<unknown>): Outcome {
+    const isElsewhere = outcome.as === "done" && item.deltas.length > 0;
+    return isElsewhere ? Nack({ error: "Done is only for queues of mode keys, and this queue has another mode" }) : outcome;
 }
 
 /** The outcome with an error that the server accepts: a text of limited length, without lone surrogates. */

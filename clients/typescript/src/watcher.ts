@@ -51,9 +51,10 @@ export async function* watcher<T>(queue: Queue<T>, options: WatcherOptions, sign
             }
             const from = (): WatchOptions => ({ ...options, resource_version: version, signal });
             const rows = options.transport === "fetch" ? queue.watch(from()) : eventRows(queue, from(), options.bookmark);
-            let isUseful = false;
+            const before: number | undefined = version;
+            let hasRows = false;
             for await (const row of rows) {
-                isUseful = true;
+                hasRows = true;
                 backoff.reset();
                 if (row.key !== undefined) {
                     yield { kind: "row", key: row.key, row };
@@ -64,8 +65,12 @@ export async function* watcher<T>(queue: Queue<T>, options: WatcherOptions, sign
                 // An EventSource does not report why it has ended. The reply to a request for a page of the same watch shows the reason.
                 await queue.watchPage({ ...from(), limit: 1, retry: ONCE });
             }
-            if (!isUseful) {
+            if (!hasRows) {
                 throw new ConnectionError(`the watch of queue ${queue.name} has ended without a row`);
+            }
+            if (version === before) {
+                // The server ends each stream after some minutes. After one that has brought nothing new, the next one waits: it may end at once, too.
+                await sleep(backoff.after(undefined), signal);
             }
         } catch (error) {
             if (signal.aborted) {

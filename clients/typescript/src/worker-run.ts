@@ -7,7 +7,7 @@
 import type { Popped, PoppedItem, Settle } from "./documents.js";
 import { DeltaqError, isAbsent, isTransient } from "./error.js";
 import { Leases } from "./leases.js";
-import { Ack, bounded, checkOutcome, type Outcome, Release, thrown } from "./outcome.js";
+import { Ack, bounded, checkOutcome, type Outcome, Release, suited, thrown } from "./outcome.js";
 import type { PopOptions } from "./options.js";
 import type { Queue } from "./queue.js";
 import { absentBackoff, askedMs, Backoff, DEFAULT_RETRY, ONCE, sleep } from "./retry.js";
@@ -227,7 +227,7 @@ export class WorkerRun<T> {
         const outcomes = await this.#outcomes(job);
         job.forEach(({ item }, index) => {
             if (this.#leases.remove(item.lease.id)) {
-                this.#outbox.push({ lease_id: item.lease.id, ...bounded(outcomes[index] ?? Ack()) });
+                this.#outbox.push({ lease_id: item.lease.id, ...bounded(suited(outcomes[index] ?? Ack(), item)) });
             }
         });
     }

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test, { type TestContext } from "node:test";
 
-import { DeletedFinalStateUnknown, Informer, type InformerOptions, type Queue, waitForCacheSync } from "../src/index.js";
+import { Client, DeletedFinalStateUnknown, Informer, type InformerOptions, type Queue, waitForCacheSync } from "../src/index.js";
 import { Server, until } from "./server.js";
 
 interface City {
@@ -194,4 +194,26 @@ test("a watch that repeats what the list already had changes nothing", async t =
     await queue.add({ key: "c", city: "Lima" });
     await until(() => informer.store.size === 3, "the new object is there");
     assert.deepEqual(seen, [["add", "a", true], ["add", "b", true], ["add", "c", false]]);
+});
+
+test("a watch that brings nothing new and ends at once is repeated after a pause", async t => {
+    t.mock.timers.enable({ apis: ["setTimeout"] });
+    let watches = 0;
+    const fetch = async (request: unknown) => {
+        const isList = (request as Request).url.includes("/latest");
+        watches += isList ? 0 : 1;
+        return new Response(isList ? '{"items":[],"continue":null,"resource_version":7}' : '{"type":"Bookmark","resource_version":7}\n');
+    };
+    const queue = new Client("http://localhost:7070", { fetch: fetch as typeof globalThis.fetch }).queue<City>("cities");
+    run(t, queue);
+    const idle = async () => {
+        for (let turn = 0; turn < 200; turn += 1) {
+            await new Promise(resolve => setImmediate(resolve));
+        }
+    };
+    for (const expected of [1, 2, 3]) {
+        await idle();
+        assert.equal(watches, expected);
+        t.mock.timers.tick(100);
+    }
 });

@@ -7,7 +7,7 @@ import { milliseconds } from "../src/duration.js";
 import { ConnectionError, DeltaqError, isOutcomeUnknown, retryAfter } from "../src/error.js";
 import { lines } from "../src/lines.js";
 import { enclosedText, listLines, objectsText } from "../src/objects.js";
-import { bounded, Nack } from "../src/outcome.js";
+import { bounded, Done, Nack, suited } from "../src/outcome.js";
 import { absentBackoff, Backoff, sleep } from "../src/retry.js";
 import { Store } from "../src/store.js";
 
@@ -121,6 +121,14 @@ test("the error of a failure is cut to what the server takes, between two charac
         assert.ok(text.startsWith(error));
     }
     assert.equal(bounded(Nack({ error: "é".repeat(2_048) })).error?.length, 2_048);
+});
+
+test("Done outside mode keys is a failure of its key", () => {
+    const item = (deltas: object[]) => ({ deltas }) as any;
+    assert.deepEqual(suited(Done({ delay: "1h" }), item([])), { as: "done", delay: "1h" });
+    const { as, error } = suited(Done(), item([{}]));
+    assert.equal(as, "nack");
+    assert.match(error ?? "", /only for queues of mode keys/);
 });
 
 test("the indexes of a store follow its objects", () => {

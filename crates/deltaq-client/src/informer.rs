@@ -235,8 +235,10 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Informer<T> {
         loop {
             let end = self.read_connection(&mut watch, &mut listing, &mut backoff, &mut resync_at).await;
             let error = match end {
-                Ok(had_rows) => {
-                    if !had_rows {
+                Ok(has_progress) => {
+                    // The server ends each connection after some minutes. One that has brought nothing new may end at once, and so
+                    // may the next one.
+                    if !has_progress {
                         sleep(backoff.pause()).await;
                     }
                     continue;
@@ -256,7 +258,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Informer<T> {
         }
     }
 
-    /// Reads the rows of one connection until it ends. Returns whether there was a row.
+    /// Reads the rows of one connection until it ends. Returns whether they have brought something new.
     async fn read_connection(
         &self,
         watch: &mut Watch,
@@ -265,7 +267,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Informer<T> {
         resync_at: &mut Option<Instant>,
     ) -> Result<bool, Error> {
         let mut rows = watch.connect().await?;
-        let mut had_rows = false;
+        let before = rows.position().map(str::to_owned);
         loop {
             let row = tokio::select! {
                 row = rows.next() => row?,
@@ -275,8 +277,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Informer<T> {
                     continue;
                 }
             };
-            let Some(row) = row else { return Ok(had_rows) };
-            had_rows = true;
+            let Some(row) = row else { return Ok(rows.position() != before.as_deref()) };
             backoff.reset();
             self.apply(row, listing);
             if let Some(position) = rows.position() {
@@ -413,5 +414,45 @@ impl<T> fmt::Debug for Handlers<T> {
 impl<T> fmt::Debug for Informer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Informer").field("watch", &self.watch).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::client::Client;
+
+    /// The address of a server that ends each watch after this event.
+    fn ending_after(event: &'static str) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        std::thread::spawn(move || {
+            for connection in listener.incoming() {
+                let mut connection = connection.unwrap();
+                let lines = BufReader::new(connection.try_clone().unwrap()).lines();
+                lines.map_while(Result::ok).take_while(|line| !line.is_empty()).for_each(drop);
+                let length = event.len();
+                let head =
+                    format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
+                connection.write_all(format!("{head}{event}").as_bytes()).unwrap();
+            }
+        });
+        address
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_brings_nothing_new_is_told_from_one_that_does() {
+        let address = ending_after("id: life-7\ndata: {\"type\":\"Bookmark\",\"resource_version\":7}\n\n");
+        let queue = Client::at(address).unwrap().queue("q");
+        let informer: Informer = queue.informer();
+        let (mut watch, mut listing) = (informer.watch.clone(), None);
+        for has_progress in [true, false, false] {
+            let mut backoff = Backoff::default();
+            let end = informer.read_connection(&mut watch, &mut listing, &mut backoff, &mut None).await;
+            assert_eq!(end.unwrap(), has_progress);
+        }
     }
 }

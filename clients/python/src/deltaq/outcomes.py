@@ -6,9 +6,12 @@ from collections.abc import Callable
 
 from .durations import Duration, delay_text
 from .json import Json
+from .models import Item
 
 #: Maximum length of an error text, in characters. Only the end of a longer text is sent, because the end says more.
 ERROR_LENGTH_MAX = 1000
+#: The error of a key whose handler has returned Done, although its queue is not of mode keys.
+DONE_ELSEWHERE = "Done is only for queues of mode keys, and this queue has another mode"
 
 
 class Outcome(Exception):
@@ -63,7 +66,7 @@ class Reject(Outcome):
 
 
 class Done(Outcome):
-    """Mode `keys`: the work is done, and the failure count is kept. With `delay`, the key is added again after that time."""
+    """Mode `keys`: the work is done, and the failure count is kept. With `delay`, the key is added again after that time. In other modes, it is a failure."""
 
     how = "done"
 
@@ -90,10 +93,13 @@ def error_text(error: object, text_of: Callable[[object], str] = str) -> str:
     return text[-ERROR_LENGTH_MAX:].encode("utf-8", "replace").decode()
 
 
-def outcome_of(result: object) -> Outcome:
+def outcome_of(result: object, item: Item) -> Outcome:
     """The outcome that a handler has returned or raised: None is an Ack, any other exception a Nack with its message."""
     if result is None:
         return Ack()
+    if isinstance(result, Done) and item.deltas:
+        # Items of mode keys have no deltas. The server would refuse the settles of other keys in the same call, too.
+        return Nack(DONE_ELSEWHERE)
     if isinstance(result, Outcome):
         return result
     if isinstance(result, BaseException):

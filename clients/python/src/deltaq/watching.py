@@ -37,13 +37,14 @@ class Watching:
 
     def wait_after(self, error: Error | None) -> float | None:
         """The wait before the next watch, in seconds, after an error or the end of a stream; None if the error is final."""
-        had_rows, self._has_rows = self._has_rows, False
-        if self._cache.version != self._version:
+        self._has_rows = False
+        has_progress = self._cache.version != self._version
+        if has_progress:
             # Only a new version is progress. Rows alone are not, because a list may have a row that can't be read.
             self._version, self._attempts = self._cache.version, Attempts(self._policy, for_ever=True)
         if error is None:
-            # The server ends each stream after some minutes. A stream without a row is a failure, so that there is no busy loop.
-            return 0.0 if had_rows else self._policy.backoff(self._count())
+            # The server ends each stream after some minutes. After one that has brought nothing new, the next one waits: it may end at once, too.
+            return 0.0 if has_progress else self._policy.backoff(self._count())
         if isinstance(error, Problem) and error.code in ("expired", "queue-deleted"):
             self._cache.expire()
             return self._policy.backoff(self._count())

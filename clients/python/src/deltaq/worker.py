@@ -249,7 +249,7 @@ class Worker:
 
     def _finish_work(self, held: Held, result: object) -> None:
         with self._changed:
-            self._leases.finish(held, outcome_of(result), time.monotonic())
+            self._leases.finish(held, outcome_of(result, held.item), time.monotonic())
             self._wake(self._has_outcomes, self._settle_at())
             if self._has_room() or self._is_stopping:
                 self._changed.notify()

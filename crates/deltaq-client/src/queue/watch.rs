@@ -138,6 +138,7 @@ impl Watch {
             watch: self,
             rows: None,
             has_had_rows: false,
+            has_progress: false,
             backoff: retry.into(),
             last_row: Instant::now(),
         };
@@ -145,7 +146,11 @@ impl Watch {
             loop {
                 let error = match watching.next().await {
                     Ok(Some(row)) => return Ok(Some((row, watching))),
-                    Ok(None) if watching.has_had_rows => continue,
+                    Ok(None) if watching.has_progress => continue,
+                    Ok(None) if watching.has_had_rows => {
+                        sleep(watching.backoff.pause()).await;
+                        continue;
+                    }
                     Ok(None) => watching.silence(),
                     Err(error) => error,
                 };
@@ -167,6 +172,9 @@ struct Watching {
     /// Whether the last connection has had rows. A connection without rows is a failure, because the next one might
     /// also end at once.
     has_had_rows: bool,
+    /// Whether these rows have brought something new. If not, the next connection waits, because it might also bring
+    /// nothing and end at once.
+    has_progress: bool,
     backoff: Backoff,
     last_row: Instant,
 }
@@ -177,13 +185,14 @@ impl Watching {
         let mut rows = if let Some(rows) = self.rows.take() {
             rows
         } else {
-            self.has_had_rows = false;
+            (self.has_had_rows, self.has_progress) = (false, false);
             self.watch.connect().await?
         };
         let Some(row) = rows.next().await? else { return Ok(None) };
         self.has_had_rows = true;
         self.backoff.reset();
         self.last_row = Instant::now();
+        self.has_progress |= self.watch.position != rows.position;
         self.watch.position.clone_from(&rows.position);
         self.rows = Some(rows);
         Ok(Some(row))

@@ -100,7 +100,7 @@ pub enum Outcome {
         /// The reason.
         error: Option<String>,
     },
-    /// Mode keys: the work is done, and the failures of the key stay.
+    /// Mode keys: the work is done, and the failures of the key stay. In other modes, this is a failure of the key.
     Done {
         /// The time after which the key is added again. A longer time than 366 days is cut to 366 days.
         delay: Option<Duration>,
@@ -120,6 +120,17 @@ impl Outcome {
     #[must_use]
     pub fn reject(error: impl fmt::Display) -> Self {
         Self::Reject { error: Some(format!("{error:#}")) }
+    }
+
+    /// The outcome for an item. `Done` outside mode keys is a failure: the server would refuse the settles of other keys
+    /// in the same call, too. Items of mode keys have no deltas.
+    pub(super) fn suited(self, has_deltas: bool) -> Self {
+        match self {
+            Self::Done { .. } if has_deltas => {
+                Self::nack("Done is only for queues of mode keys, and this queue has another mode")
+            }
+            outcome => outcome,
+        }
     }
 
     pub(super) fn settle(self, lease_id: String) -> SettleCall {
@@ -160,6 +171,14 @@ fn bounded(mut error: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn done_outside_mode_keys_is_a_failure() {
+        let done = Outcome::Done { delay: None };
+        assert_eq!(done.clone().suited(false), done);
+        assert!(matches!(done.suited(true), Outcome::Nack { delay: None, error: Some(_), .. }));
+        assert_eq!(Outcome::Ack.suited(true), Outcome::Ack);
+    }
 
     #[test]
     fn the_server_takes_every_outcome() {

@@ -136,7 +136,11 @@ where
                 continue;
             }
             let handler = self.handler.clone();
-            let work = async move { handler(job).await.into() };
+            let has_deltas = job.newest().is_some();
+            let work = async move {
+                let outcome: Outcome = handler(job).await.into();
+                outcome.suited(has_deltas)
+            };
             self.handlers.spawn(async move {
                 let outcome = AssertUnwindSafe(work).catch_unwind().await;
                 Ended { slot, outcome: outcome.map_err(|panic| panic::message(&*panic)) }

@@ -208,7 +208,7 @@ class Worker:
                 log.warning("the handler of %r failed", held.item.key, exc_info=True)
             result = error
         finally:
-            self._leases.finish(held, outcome_of(result), time.monotonic())
+            self._leases.finish(held, outcome_of(result, held.item), time.monotonic())
             self._start_handlers()
 
     # Settles and extends.
