@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the documents as a site in target/site, with each page as Markdown beside it and llms.txt, and checks that all links and anchors lead
-# somewhere and that every page of docs/ can be reached. The site is static, has a search, and works in any folder, also without a server.
+# somewhere, that every page of docs/ can be reached, and that the limits are those of the code. The site is static, has a search, and works in any
+# folder, also without a server.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,3 +21,4 @@ python3 scripts/site/build.py "$tools/bin/mdbook" target/site > "$log" 2>&1 || {
 # mdBook goes on after a warning, such as one of a page that it can't find.
 if grep -E 'WARN|ERROR' "$log"; then exit 1; fi
 python3 scripts/site/check.py target/site
+python3 scripts/site/limits.py
