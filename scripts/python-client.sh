@@ -6,6 +6,8 @@ cd "$(dirname "$0")/.."
 # shellcheck source=scripts/server.sh
 . scripts/server.sh
 find_binary
+DELTAQ_BIN=$(realpath "$binary")
+export DELTAQ_BIN
 
 package=clients/python
 tools=$PWD/target/python-client

@@ -54,9 +54,9 @@ def measure(port: int, name: str, run: Callable[[int, str, int], None], items: i
         began, cpu_began = time.perf_counter(), time.process_time()
         run(port, queue.name, batch)
         seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - cpu_began
-        if len(queue.known(limit=1).items) != 1 or queue.status()["known"] != items:
+        if len(queue.known(limit=1).items) != 1 or queue.status().known != items:
             sys.exit(f"{name}: not all items were acknowledged")
-        queue.remove()
+        queue.delete_queue()
     return items / seconds, cpu_seconds / items * 1e6
 
 

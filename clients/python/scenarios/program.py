@@ -25,6 +25,7 @@ from deltaq import (
     Handler,
     Informer,
     Item,
+    ListedItem,
     Nack,
     Page,
     Problem,
@@ -34,7 +35,7 @@ from deltaq import (
     Reflector,
     Reject,
     Replace,
-    RetryPolicy,
+    RetryOptions,
     ViewObject,
     Worker,
     wait_for_cache_sync,
@@ -48,13 +49,13 @@ def setting(name: str) -> str | None:
     return os.environ.get(name)
 
 
-def retry_policy() -> RetryPolicy:
+def retry_options() -> RetryOptions:
     attempts = setting("MAX_ATTEMPTS")
-    return RetryPolicy(max_attempts=int(attempts)) if attempts else RetryPolicy()
+    return RetryOptions(attempts=int(attempts)) if attempts else RetryOptions()
 
 
 def queue() -> Queue:
-    client = Client(os.environ["DELTAQ_URL"], token=setting("DELTAQ_TOKEN"), token_file=setting("DELTAQ_TOKEN_FILE"), retry=retry_policy())
+    client = Client(os.environ["DELTAQ_URL"], token=setting("DELTAQ_TOKEN"), token_file=setting("DELTAQ_TOKEN_FILE"), retry=retry_options())
     return client.queue(os.environ["DELTAQ_QUEUE"])
 
 
@@ -127,7 +128,7 @@ def worker() -> None:
         name=os.environ["WORKER_NAME"],
         concurrency=int(os.environ["CONCURRENCY"]),
         batch=int(os.environ["BATCH"]),
-        lease=setting("LEASE"),
+        lease_duration=setting("LEASE"),
         grace=10,
     ).run()
 
@@ -228,12 +229,12 @@ def produce_once(target: Queue, command: dict[str, Any], source: str | None, seq
         case "update":
             return target.update(command["objects"], source=source, sequence=sequence)
         case "delete":
-            return target.delete(key=command["key"], source=source, sequence=sequence)
+            return target.delete_key(command["key"], source=source, sequence=sequence)
         case "purge":
             target.purge()
             return None
         case "remove":
-            target.remove()
+            target.delete_queue()
             return None
         case _:
             return target.replace(command["objects"], source=source, sequence=sequence)
@@ -265,8 +266,8 @@ def read_once(target: Queue, call: str, key: str) -> dict[str, Any]:
             return describe_history(target.history(key))
 
 
-def describe_item(item: dict[str, Any]) -> dict[str, Any]:
-    return {"key": item["key"], "object": item["deltas"][-1]["object"]}
+def describe_item(item: ListedItem) -> dict[str, Any]:
+    return {"key": item.key, "object": item.deltas[-1].object}
 
 
 def describe_object(found: ViewObject) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from program import (
     outcome,
     report,
     reporting_handler,
-    retry_policy,
+    retry_options,
     setting,
 )
 
@@ -67,7 +67,7 @@ async def worker(queue: Queue) -> None:
             name=os.environ["WORKER_NAME"],
             concurrency=int(os.environ["CONCURRENCY"]),
             batch=int(os.environ["BATCH"]),
-            lease=setting("LEASE"),
+            lease_duration=setting("LEASE"),
             grace=10,
         ).run()
 
@@ -139,12 +139,12 @@ async def produce_once(queue: Queue, command: dict[str, Any], source: str | None
         case "update":
             return await queue.update(command["objects"], source=source, sequence=sequence)
         case "delete":
-            return await queue.delete(key=command["key"], source=source, sequence=sequence)
+            return await queue.delete_key(command["key"], source=source, sequence=sequence)
         case "purge":
             await queue.purge()
             return None
         case "remove":
-            await queue.remove()
+            await queue.delete_queue()
             return None
         case _:
             return await queue.replace(command["objects"], source=source, sequence=sequence)
@@ -177,7 +177,7 @@ async def read_once(queue: Queue, call: str, key: str) -> dict[str, Any]:
 
 async def main() -> None:
     subcommand = {"worker": worker, "informer": informer, "reflector": reflector, "produce": produce, "read": read}[sys.argv[1]]
-    async with Client(os.environ["DELTAQ_URL"], token=setting("DELTAQ_TOKEN"), token_file=setting("DELTAQ_TOKEN_FILE"), retry=retry_policy()) as client:
+    async with Client(os.environ["DELTAQ_URL"], token=setting("DELTAQ_TOKEN"), token_file=setting("DELTAQ_TOKEN_FILE"), retry=retry_options()) as client:
         task = asyncio.create_task(subcommand(client.queue(os.environ["DELTAQ_QUEUE"])))
         if sys.argv[1] != "worker":
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)

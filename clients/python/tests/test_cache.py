@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import unittest
 
-from deltaq import BadReply, ConnectionLost, DeletedFinalStateUnknown, Problem, RetryPolicy, Store, ViewObject
+from deltaq import BadReply, ConnectionLost, DeletedFinalStateUnknown, Problem, RetryOptions, Store, ViewObject
 from deltaq.cache import Added, Cache, Deleted, Event, Updated
 from deltaq.json import Json
 from deltaq.watching import Watching
@@ -136,7 +136,7 @@ class Indexes(unittest.TestCase):
 class EndsOfWatches(unittest.TestCase):
     def setUp(self) -> None:
         self.cache = Cache(Store())
-        self.watching = Watching(self.cache, RetryPolicy(base=1.0, random=lambda: 1.0))
+        self.watching = Watching(self.cache, RetryOptions(first=1.0, random=lambda: 1.0))
 
     def test_a_stream_with_changes_goes_on_at_once(self) -> None:
         for version in (5, 6):

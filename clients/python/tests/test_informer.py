@@ -7,7 +7,7 @@ import unittest
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-from deltaq import Informer, Queue, RetryPolicy, aio
+from deltaq import Informer, Queue, RetryOptions, aio
 from deltaq.json import Json
 
 ROWS: list[Json] = [
@@ -20,14 +20,14 @@ INDEXES = {"by_city": lambda entry: [entry["city"]]}
 class Service:
     """Takes the place of a client."""
 
-    retry = RetryPolicy()
+    retry = RetryOptions()
 
     def rows(self, *_: object) -> Iterator[Json]:
         yield from ROWS
 
 
 class AsyncService:
-    retry = RetryPolicy()
+    retry = RetryOptions()
 
     async def rows(self, *_: object) -> AsyncIterator[Json]:
         for row in ROWS:

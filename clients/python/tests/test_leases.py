@@ -5,7 +5,7 @@ from __future__ import annotations
 import unittest
 from dataclasses import replace
 
-from deltaq import Ack, Delta, Done, Item, Lease, LeaseLost, Nack, Reject, RetryPolicy
+from deltaq import Ack, Delta, Done, Item, Lease, LeaseLost, Nack, Reject, RetryOptions
 from deltaq.leases import SETTLE_AFTER_SECONDS, Held, Leases, extend_policy
 from deltaq.models import Settled
 from deltaq.outcomes import DONE_ELSEWHERE, ERROR_LENGTH_MAX, outcome_of
@@ -46,7 +46,7 @@ class LeasesOfAWorker(unittest.TestCase):
         self.take("a")
         self.leases.extend_failed(1.0, 0.5)
         self.assertEqual(self.leases.extend_at(), 1.5)
-        policy = extend_policy(RetryPolicy(base=5.0, max=60.0, random=lambda: 1.0))
+        policy = extend_policy(RetryOptions(first=5.0, max=60.0, random=lambda: 1.0))
         self.assertEqual([policy.backoff(1), policy.backoff(9)], [1.0, 1.0])
 
     def test_two_extends_without_a_reply_fit_into_the_rest_of_the_shortest_lease(self) -> None:

@@ -11,7 +11,7 @@ from datetime import date
 from decimal import Decimal
 from typing import Any, ClassVar
 
-from deltaq import Cancelled, Change, NotJson, Problem, Queue, QueueDeleted, QueueRestored, Reflector, Replace, RetryPolicy, aio, calls
+from deltaq import Cancelled, Change, NotJson, Problem, Queue, QueueDeleted, QueueRestored, Reflector, Replace, RetryOptions, aio, calls
 from deltaq.models import Page, Produced
 from deltaq.reflecting import CHECK_SECONDS, Entry, Refusal, is_about_the_entry
 from deltaq.retry import Attempts
@@ -22,7 +22,7 @@ ENTRIES: list[Replace] = [Replace([{"key": "a", "price": number}]) for number in
 class Service:
     """Takes the place of a client."""
 
-    retry = RetryPolicy()
+    retry = RetryOptions()
 
     def __init__(self) -> None:
         self.bodies: list[bytes | None] = []
@@ -218,7 +218,7 @@ class LeftOutObjects(unittest.TestCase):
     def test_objects_that_are_left_out_are_logged(self) -> None:
         row = {"index": 1, "key": "b", "code": "invalid-object", "detail": "no price"}
         reply = Produced(1, invalid=3, invalid_objects=[row])
-        service: Any = unittest.mock.Mock(retry=RetryPolicy())
+        service: Any = unittest.mock.Mock(retry=RetryOptions())
 
         def send(call: calls.Call[Any], **_: object) -> Any:
             return reply if call.method == "POST" else None if "/sources" not in call.target else Page([], None, 1)

@@ -8,7 +8,7 @@ import unittest
 from decimal import Decimal
 from typing import Any
 
-from deltaq import BadReply, ConnectionLost, Error, NotJson, Problem, RetryPolicy, calls
+from deltaq import BadReply, ConnectionLost, Error, NotJson, Problem, RetryOptions, calls
 from deltaq.durations import duration_seconds, duration_text
 from deltaq.json import Codec, dump
 from deltaq.protocol import Reply, read_reply
@@ -25,7 +25,7 @@ def problem(status: int, **fields: object) -> Problem:
 
 
 class Retries(unittest.TestCase):
-    policy = RetryPolicy(max_attempts=4, base=1.0, max=5.0, random=lambda: 1.0)
+    policy = RetryOptions(attempts=4, first=1.0, max=5.0, random=lambda: 1.0)
 
     def test_waits_double_up_to_the_maximum(self) -> None:
         attempts = Attempts(self.policy, for_ever=True)
@@ -36,7 +36,7 @@ class Retries(unittest.TestCase):
         self.assertEqual(self.policy.backoff(10_000), 5.0)
 
     def test_the_jitter_is_full(self) -> None:
-        policy = RetryPolicy(base=1.0, random=lambda: 0.25)
+        policy = RetryOptions(first=1.0, random=lambda: 0.25)
         self.assertEqual(policy.backoff(2), 0.5)
 
     def test_the_number_of_attempts_is_bounded(self) -> None:
@@ -65,12 +65,12 @@ class Retries(unittest.TestCase):
         self.assertEqual([error.is_outcome_unknown for error in applied + not_applied], [True] * len(applied) + [False] * len(not_applied))
 
     def test_a_wait_is_not_shorter_than_the_server_asks_for(self) -> None:
-        policy = RetryPolicy(random=lambda: 0.0)
+        policy = RetryOptions(random=lambda: 0.0)
         refused = problem(429, code="too-many-requests", retryable=True, retry_after_ms=2500)
         self.assertEqual(Attempts(policy).wait_after(refused), 2.5)
 
     def test_a_wait_that_no_thread_can_wait_for_is_cut(self) -> None:
-        policy = RetryPolicy(total=math.inf, random=lambda: 0.0)
+        policy = RetryOptions(total=math.inf, random=lambda: 0.0)
         for milliseconds, wait in [(99_999_999_999_000, ASKED_SECONDS_MAX), (10**400, ASKED_SECONDS_MAX), (-5, 0.0)]:
             refused = problem(429, code="too-many-requests", retryable=True, retry_after_ms=milliseconds)
             self.assertEqual(Attempts(policy).wait_after(refused), wait)
@@ -85,7 +85,7 @@ class Retries(unittest.TestCase):
 
     def test_a_policy_without_attempts_is_refused(self) -> None:
         with self.assertRaises(ValueError):
-            RetryPolicy(max_attempts=0)
+            RetryOptions(attempts=0)
 
 
 class Replies(unittest.TestCase):
@@ -134,7 +134,7 @@ class Replies(unittest.TestCase):
 
     def test_a_key_may_have_its_difference(self) -> None:
         self.assertTrue(calls.item("q", "a").target.endswith("/item?key=a"))
-        self.assertTrue(calls.item("q", "a", diff=True).target.endswith("/item?key=a&with=diff"))
+        self.assertTrue(calls.item("q", "a", with_diff=True).target.endswith("/item?key=a&with=diff"))
 
     def test_an_item_has_its_difference(self) -> None:
         lease = {"id": "7a1e0b52-7", "token": 7, "duration_ms": 30000, "expires_at": "2026-11-28T00:00:00Z", "expires_in_ms": 30000}
@@ -204,18 +204,18 @@ class Requests(unittest.TestCase):
         selecting = [calls.promote("q", all=True), calls.redrive("q", ["a"]), calls.discard("q", error="no route")]
         marked: list[calls.Call[Any]] = [
             calls.purge("q"),
-            calls.remove("q"),
+            calls.delete_queue("q"),
             calls.resync("q"),
             calls.seed("q", []),
-            calls.add("q", key="a", rate_limited=True),
+            calls.add_key("q", "a", rate_limited=True),
             calls.deltas("q", [{"type": "Deleted", "key": "a", "expected_version": 0}]),
             calls.deltas("q", [{"type": "Deleted", "key": "a", "expected_version": 7}], skip_invalid=True),
             *selecting,
         ]
-        marked += [calls.put_settings("q", if_none_match="*"), calls.patch_settings("q", {}, if_match='"1"')]
+        marked += [calls.put_settings("q", if_absent=True), calls.patch_settings("q", {}, if_match='"1"')]
         self.assertEqual([call.counts_twice for call in marked], [True] * len(marked))
-        numbered = calls.add("q", key="a", rate_limited=True, source="erp", sequence=1)
-        others: list[calls.Call[Any]] = [calls.add("q", key="a"), calls.pop("q"), calls.settle("q", []), calls.replace("q", []), numbered]
+        numbered = calls.add_key("q", "a", rate_limited=True, source="erp", sequence=1)
+        others: list[calls.Call[Any]] = [calls.add_key("q", "a"), calls.pop("q"), calls.settle("q", []), calls.replace("q", []), numbered]
         others += [calls.put_settings("q"), calls.patch_settings("q", {})]
         self.assertEqual([call.counts_twice for call in others], [False] * len(others))
 
@@ -233,7 +233,7 @@ class Requests(unittest.TestCase):
                 calls.redrive("q", **selection)
 
     def test_conditions_are_headers(self) -> None:
-        self.assertEqual(calls.put_settings("q", if_match='"1"', if_none_match="*").headers, {"if-match": '"1"', "if-none-match": "*"})
+        self.assertEqual(calls.put_settings("q", if_match='"1"', if_absent=True).headers, {"if-match": '"1"', "if-none-match": "*"})
         patch = calls.patch_settings("q", {"lease": None})
         self.assertEqual((patch.method, patch.body, patch.headers), ("PATCH", b'{"lease":null}', {}))
 
@@ -241,7 +241,7 @@ class Requests(unittest.TestCase):
         self.assertNotEqual(calls.pop("q").target, calls.pop("q").target)
         self.assertIn("id=mine", calls.pop("q", id="mine").target)
         for known, diff, text in [(True, False, "with=known&"), (False, True, "with=diff&"), (True, True, "with=known%2Cdiff&")]:
-            self.assertIn(text, calls.pop("q", id="mine", known=known, diff=diff).target + "&")
+            self.assertIn(text, calls.pop("q", id="mine", with_known=known, with_diff=diff).target + "&")
 
 
 if __name__ == "__main__":

@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator
 from typing import ClassVar
 from unittest import mock
 
-from deltaq import Client, ConnectionLost, Problem, RetryPolicy, aio, calls
+from deltaq import Client, ConnectionLost, Problem, RetryOptions, aio, calls
 from deltaq.retry import Attempts
 from deltaq.servers import ALIVE_TARGET, Servers
 from deltaq.transport import Cancel
 
 #: A client that sends each call once.
-ONCE = RetryPolicy(max_attempts=1)
+ONCE = RetryOptions(attempts=1)
 
 
 class Server(http.server.ThreadingHTTPServer):
@@ -90,8 +90,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 class Sync:
     """Calls of the client for threads."""
 
-    def __init__(self, url: str, retry: RetryPolicy = ONCE) -> None:
-        self.client = Client(url, token="secret", retry=retry, timeout=600.0)
+    def __init__(self, url: str, retry: RetryOptions = ONCE) -> None:
+        self.client = Client(url, token="secret", retry=retry, reply_timeout=600.0)
 
     def purge(self) -> object:
         return self.client.queue("q").purge()
@@ -106,8 +106,8 @@ class Sync:
 class Async:
     """Calls of the client for asyncio."""
 
-    def __init__(self, url: str, retry: RetryPolicy = ONCE) -> None:
-        self.client, self.loop = aio.Client(url, token="secret", retry=retry, timeout=600.0), asyncio.new_event_loop()
+    def __init__(self, url: str, retry: RetryOptions = ONCE) -> None:
+        self.client, self.loop = aio.Client(url, token="secret", retry=retry, reply_timeout=600.0), asyncio.new_event_loop()
 
     def purge(self) -> object:
         return self.loop.run_until_complete(self.client.queue("q").purge())
@@ -180,7 +180,7 @@ class SeveralServers(unittest.TestCase):
     def test_a_call_that_may_have_been_applied_is_not_sent_to_the_next_server(self) -> None:
         for kind, (status, code) in itertools.product(self.KINDS, [(503, "not-owner"), (502, None), (504, "timeout")]):
             self.first.status, self.first.code = status, code
-            with self.client(lambda url, kind=kind: kind(url, RetryPolicy()), self.first.url, self.second.url) as client:
+            with self.client(lambda url, kind=kind: kind(url, RetryOptions()), self.first.url, self.second.url) as client:
                 with self.assertRaises(Problem):
                     client.purge()
                 self.assertEqual(self.second.targets, [])
@@ -259,13 +259,13 @@ class Choices(unittest.TestCase):
         self.assertEqual(servers.next(q), 1)
 
     def test_a_queue_that_moves_is_waited_for_with_short_pauses(self) -> None:
-        attempts = Attempts(RetryPolicy(random=lambda: 1.0))
+        attempts = Attempts(RetryOptions(random=lambda: 1.0))
         moving = Problem(503, {"code": "not-owner", "retryable": True}, 0.25)
         waits = [attempts.wait_after(moving) for _ in range(20)]
         self.assertEqual(waits[-1], 1.25)
 
     def test_a_call_is_repeated_for_as_long_as_its_policy_says(self) -> None:
-        attempts = Attempts(RetryPolicy(total=1.5, random=lambda: 0.0))
+        attempts = Attempts(RetryOptions(total=1.5, random=lambda: 0.0))
         self.assertEqual([attempts.wait_after(ConnectionLost()) for _ in range(50)], [0.0] * 50)
         self.assertIsNone(attempts.wait_after(Problem(503, {"retryable": True}, 2.0)))
 

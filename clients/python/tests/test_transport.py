@@ -15,7 +15,7 @@ import unittest
 from collections.abc import Callable, Coroutine, Iterator
 from typing import ClassVar
 
-from deltaq import Client, Problem, Queue, aio, calls
+from deltaq import Client, Problem, Queue, TokenError, aio, calls
 from deltaq.transport import Cancel
 
 #: More descriptors than `select` takes.
@@ -116,10 +116,44 @@ class Tokens(unittest.TestCase):
             loop.run_until_complete(client.close())
             loop.close()
 
+    def test_a_source_is_asked_for_each_attempt_and_again_after_a_refusal(self) -> None:
+        Guarded.seen, Guarded.accepted = [], "two"
+        tokens = ["two\n", "one", "two", "one", "one"]
+        with Client(self.url, token_source=lambda: tokens.pop(0)) as client:
+            client.info()
+            client.info()
+            with self.assertRaises(Problem):
+                client.info()
+        self.assertEqual((Guarded.seen, tokens), (["two", "one", "two", "one"], []))
+
+    def test_so_is_a_coroutine_with_asyncio(self) -> None:
+        Guarded.seen, Guarded.accepted = [], "two"
+        tokens = ["one", "two"]
+
+        async def source() -> str:
+            return tokens.pop(0)
+
+        async def run() -> None:
+            async with aio.Client(self.url, token_source=source) as client:
+                await client.info()
+
+        asyncio.run(run())
+        self.assertEqual(Guarded.seen, ["one", "two"])
+        with self.assertRaisesRegex(TypeError, "deltaq.aio"):
+            Client(self.url, token_source=source).info()
+
+    def test_an_error_of_a_source_may_pass(self) -> None:
+        def source() -> str:
+            raise OSError("no identity provider")
+
+        with self.assertRaisesRegex(TokenError, "no identity provider") as failed:
+            Client(self.url, token_source=source).info()
+        self.assertEqual((failed.exception.is_temporary, failed.exception.is_retryable), (True, False))
+
     def test_a_client_has_one_token(self) -> None:
         with self.assertRaises(FileNotFoundError):
             Client(self.url, token_file=self.file)
-        with self.assertRaisesRegex(ValueError, "not both"):
+        with self.assertRaisesRegex(ValueError, "only one of"):
             Client(self.url, token="one", token_file=self.file)
         Guarded.seen, Guarded.accepted = [], "two"
         with self.assertRaises(Problem), Client(self.url, token="one\n") as client:
@@ -131,11 +165,11 @@ class Paths(unittest.TestCase):
     def test_a_name_that_a_path_loses_is_refused_before_anything_is_sent(self) -> None:
         client = Client("http://127.0.0.1:1")
         for name in ("", ".", "..", "a/../prices", "a//b", "/"):
-            for call in (Queue.remove, Queue.add, Queue.status, Queue.items, Queue.purge):
+            for call in (Queue.delete_queue, Queue.pause, Queue.status, Queue.items, Queue.purge):
                 with self.assertRaisesRegex(ValueError, "is no name"):
                     call(client.queue(name))
             with self.assertRaisesRegex(ValueError, "is no name"):
-                aio.Queue(aio.Client("http://127.0.0.1:1"), name).remove().send(None)
+                aio.Queue(aio.Client("http://127.0.0.1:1"), name).delete_queue().send(None)
             with self.assertRaisesRegex(ValueError, "is no name"):
                 calls.index_values("prices", name)
         self.assertEqual(calls.status("%2e").target, "/v1/queues/%252e/status")

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from deltaq import BadReply, Cancelled, Context, Item, Lease, Popped, Problem, Queue, RetryPolicy, Settled, Worker, aio, calls
+from deltaq import BadReply, Cancelled, Context, Item, Lease, Popped, Problem, Queue, RetryOptions, Settled, Worker, aio, calls
 from deltaq.popping import ABSENT
 from deltaq.transport import Cancel
 
@@ -25,7 +25,7 @@ WORK_SECONDS = 4.5
 class Service:
     """Takes the place of a client. The first pop has a key, and no other pop gets a reply."""
 
-    retry = RetryPolicy()
+    retry = RetryOptions()
 
     def __init__(self) -> None:
         self.pops = 0
@@ -134,7 +134,7 @@ class Stops(unittest.TestCase):
             self.assertEqual((service.pops, service.settled), (3, [("a-1", "ack")]))
 
     def test_a_queue_that_does_not_exist_is_waited_for_and_logged_once(self) -> None:
-        with unittest.mock.patch("deltaq.popping.ABSENT", RetryPolicy(base=0.01)):
+        with unittest.mock.patch("deltaq.popping.ABSENT", RetryOptions(first=0.01)):
             for run, service in ((self.run_threads, Absent()), (self.run_tasks, AsyncAbsent())):
                 with self.assertLogs("deltaq", "WARNING") as logs:
                     run(service, 0.0, 1)

@@ -2,15 +2,31 @@
 
 from .cache import DeletedFinalStateUnknown, Store
 from .client import Client, Queue
-from .errors import BadReply, Cancelled, ConnectionLost, Error, LeaseLost, NotJson, Problem, QueueDeleted, QueueRestored
+from .errors import BadReply, Cancelled, ConnectionLost, Error, LeaseLost, NotJson, Problem, QueueDeleted, QueueRestored, TokenError
 from .handlers import Handler
 from .informer import Informer, Registration, wait_for_cache_sync
 from .leases import Context
-from .models import Delta, Item, Lease, Page, Popped, Produced, Replaced, Settings, Settled, Synced, ViewObject
+from .models import (
+    Delta,
+    Item,
+    Lease,
+    ListedItem,
+    Page,
+    Popped,
+    Produced,
+    QueueDocument,
+    QueueSettings,
+    Replaced,
+    Settings,
+    Settled,
+    Status,
+    Synced,
+    ViewObject,
+)
 from .outcomes import Ack, Done, Nack, Outcome, Reject, Release
 from .reflecting import Change, Replace
 from .reflector import Reflector, polled
-from .retry import RetryPolicy
+from .retry import RetryOptions
 from .worker import Worker
 
 __version__ = "0.1.0"
@@ -32,6 +48,7 @@ __all__ = [
     "Item",
     "Lease",
     "LeaseLost",
+    "ListedItem",
     "Nack",
     "NotJson",
     "Outcome",
@@ -41,18 +58,22 @@ __all__ = [
     "Produced",
     "Queue",
     "QueueDeleted",
+    "QueueDocument",
     "QueueRestored",
+    "QueueSettings",
     "Reflector",
     "Registration",
     "Reject",
     "Release",
     "Replace",
     "Replaced",
-    "RetryPolicy",
+    "RetryOptions",
     "Settings",
     "Settled",
+    "Status",
     "Store",
     "Synced",
+    "TokenError",
     "ViewObject",
     "Worker",
     "polled",

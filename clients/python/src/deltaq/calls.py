@@ -11,7 +11,21 @@ from urllib.parse import quote, urlencode
 from .durations import Duration, duration_seconds, duration_text, waits_text
 from .errors import NotJson
 from .json import Json, Lines, dump, dump_lines
-from .models import Page, Place, Popped, Produced, Replaced, Settings, Settled, Synced, ViewObject
+from .models import (
+    ListedItem,
+    Page,
+    Place,
+    Popped,
+    Produced,
+    QueueDocument,
+    QueueSettings,
+    Replaced,
+    Settings,
+    Settled,
+    Status,
+    Synced,
+    ViewObject,
+)
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -92,24 +106,30 @@ def _nothing(_: Any) -> None:
 # Producing.
 
 
+def _trace(traceparent: str | None) -> dict[str, str]:
+    return {} if traceparent is None else {"traceparent": traceparent}
+
+
 def _produce(
     queue: str,
     call: str,
     objects: Any,
     source: str | None,
     sequence: int | None,
+    *,
+    traceparent: str | None,
     **query: object,
 ) -> Call[Produced]:
     body = objects if objects is None or isinstance(objects, Mapping) else list(objects)
     parameters = {"source": source, "sequence": sequence, **query}
     # A rate-limited add counts as a failure.
     counts_twice = bool(query.get("rate_limited")) and sequence is None
-    return _call("POST", _queue(queue, f"/{call}"), Produced.read, parameters, body, counts_twice=counts_twice)
+    return _call("POST", _queue(queue, f"/{call}"), Produced.read, parameters, body, counts_twice=counts_twice, headers=_trace(traceparent))
 
 
 def add(
     queue: str,
-    objects: Json | Iterable[Json] | None = None,
+    objects: Json | Iterable[Json],
     *,
     key: str | None = None,
     source: str | None = None,
@@ -118,13 +138,32 @@ def add(
     debounce: Duration | None = None,
     max_wait: Duration | None = None,
     head_start: Duration | None = None,
-    rate_limited: bool = False,
+    traceparent: str | None = None,
 ) -> Call[Produced]:
-    """Adds an object or a list of objects, all or none. In mode `keys`, `key` alone is enough. With `source` and `sequence`, the server applies the call
-    once, however often it is repeated. With `debounce`, the keys are delivered when they have been quiet for this time, at the latest after `max_wait`.
-    With `head_start`, they count as having arrived so much earlier, or later if it is negative."""
+    """Adds an object or a list of objects, all or none. `key` is the key of a single object that does not contain it. With `source` and `sequence`, the
+    server applies the call once, however often it is repeated. With `debounce`, the keys are delivered when they have been quiet for this time, at the
+    latest after `max_wait`. With `head_start`, they count as having arrived so much earlier, or later if it is negative. `traceparent` is the W3C trace
+    that led to the call."""
+    query = {"key": key, **waits_text(delay, debounce, max_wait, head_start)}
+    return _produce(queue, "add", objects, source, sequence, traceparent=traceparent, **query)
+
+
+def add_key(
+    queue: str,
+    key: str,
+    *,
+    source: str | None = None,
+    sequence: int | None = None,
+    delay: Duration | None = None,
+    debounce: Duration | None = None,
+    max_wait: Duration | None = None,
+    head_start: Duration | None = None,
+    rate_limited: bool = False,
+    traceparent: str | None = None,
+) -> Call[Produced]:
+    """Mode `keys`: adds a key without an object. With `rate_limited`, the key waits as after a failure, and the call counts as one."""
     query = {"key": key, **waits_text(delay, debounce, max_wait, head_start), "rate_limited": rate_limited}
-    return _produce(queue, "add", objects, source, sequence, **query)
+    return _produce(queue, "add", None, source, sequence, traceparent=traceparent, **query)
 
 
 def update(
@@ -138,25 +177,41 @@ def update(
     debounce: Duration | None = None,
     max_wait: Duration | None = None,
     head_start: Duration | None = None,
+    traceparent: str | None = None,
 ) -> Call[Produced]:
     """Updates an object or a list of objects, all or none."""
     query = {"key": key, **waits_text(delay, debounce, max_wait, head_start)}
-    return _produce(queue, "update", objects, source, sequence, **query)
+    return _produce(queue, "update", objects, source, sequence, traceparent=traceparent, **query)
 
 
 def delete(
     queue: str,
-    objects: Json | Iterable[Json] | None = None,
+    objects: Json | Iterable[Json],
     *,
-    key: str | None = None,
     source: str | None = None,
     sequence: int | None = None,
     debounce: Duration | None = None,
     max_wait: Duration | None = None,
     head_start: Duration | None = None,
+    traceparent: str | None = None,
 ) -> Call[Produced]:
-    """Deletes the keys of an object or of a list of objects, or the key `key`."""
-    return _produce(queue, "delete", objects, source, sequence, key=key, **waits_text(None, debounce, max_wait, head_start))
+    """Deletes the keys of an object or of a list of objects, whose last states these are."""
+    return _produce(queue, "delete", objects, source, sequence, traceparent=traceparent, **waits_text(None, debounce, max_wait, head_start))
+
+
+def delete_key(
+    queue: str,
+    key: str,
+    *,
+    source: str | None = None,
+    sequence: int | None = None,
+    debounce: Duration | None = None,
+    max_wait: Duration | None = None,
+    head_start: Duration | None = None,
+    traceparent: str | None = None,
+) -> Call[Produced]:
+    """Deletes a key. Its last state is the newest object that the queue has."""
+    return _produce(queue, "delete", None, source, sequence, traceparent=traceparent, key=key, **waits_text(None, debounce, max_wait, head_start))
 
 
 def replace(
@@ -169,11 +224,13 @@ def replace(
     max_delete_percent: int | None = None,
     max_deletes: int | None = None,
     allow_empty: bool = False,
-    duplicates: str | None = None,
+    keep_last: bool = False,
     skip_invalid: bool = False,
     dry_run: bool = False,
+    traceparent: str | None = None,
 ) -> Call[Replaced]:
-    """Sends the whole list of a source. The list may have any length. With `skip_invalid`, invalid objects are left out: at most a tenth of the list. A
+    """Sends the whole list of a source. The list may have any length. `keep_last` takes the last of several objects with the same key; otherwise they
+    refuse the list. With `skip_invalid`, invalid objects are left out: at most a tenth of the list. A
     single invalid object in a list of several is always left out; a list whose only object is invalid is refused. The keys of these objects keep their
     state."""
     lines = dump_lines(objects, skip_invalid=skip_invalid)
@@ -185,11 +242,12 @@ def replace(
         "max_delete_percent": max_delete_percent,
         "max_deletes": max_deletes,
         "allow_empty": allow_empty,
-        "duplicates": duplicates,
+        "duplicates": "last" if keep_last else None,
         "skip_invalid": skip_invalid,
         "dry_run": dry_run,
     }
-    return _call("POST", _queue(queue, "/replace"), lambda fields: Replaced.read(_explained(fields, lines)), query, body)
+    path = _queue(queue, "/replace")
+    return _call("POST", path, lambda fields: Replaced.read(_explained(fields, lines)), query, body, headers=_trace(traceparent))
 
 
 def deltas(
@@ -199,6 +257,7 @@ def deltas(
     source: str | None = None,
     sequence: int | None = None,
     skip_invalid: bool = False,
+    traceparent: str | None = None,
 ) -> Call[Produced]:
     """Sends a mixed batch of `{"type","key"?,"object"?,...}`, all or none. With `skip_invalid`, deltas with an invalid object are left out, however many
     they are, and the others are applied. With `expected_version`, the batch is refused if the newest object of the key has another version, or if 0 is
@@ -206,13 +265,15 @@ def deltas(
     batch = list(deltas)
     # If only the reply was lost, a repeat is refused: the first call has changed the version.
     expects = any(delta.get("expected_version") is not None for delta in batch)
-    path, counts_twice = _queue(queue, "/deltas"), expects and sequence is None
+    path, headers = _queue(queue, "/deltas"), _trace(traceparent)
+    counts_twice = expects and sequence is None
     if not skip_invalid or not batch:
-        return _call("POST", path, Produced.read, {"source": source, "sequence": sequence}, batch, counts_twice=counts_twice)
+        return _call("POST", path, Produced.read, {"source": source, "sequence": sequence}, batch, counts_twice=counts_twice, headers=headers)
     # If the body has one entry per line, an entry that is not valid JSON does not affect the others.
     lines = dump_lines(map(_writable, batch), skip_invalid=True)
     query = {"source": source, "sequence": sequence, "skip_invalid": True}
-    return _call("POST", path, lambda fields: Produced.read(_explained(fields, lines)), query, lines.body, counts_twice=counts_twice)
+    explained: Callable[[Json], Produced] = lambda fields: Produced.read(_explained(fields, lines))  # noqa: E731
+    return _call("POST", path, explained, query, lines.body, counts_twice=counts_twice, headers=headers)
 
 
 def _writable(delta: Json) -> Json:
@@ -232,9 +293,9 @@ def _explained(fields: Json, lines: Lines) -> Json:
     return fields
 
 
-def resync(queue: str) -> Call[Produced]:
+def resync(queue: str, *, traceparent: str | None = None) -> Call[Produced]:
     """Queues a `Sync` delta for each known key that has no waiting change and is neither leased nor parked."""
-    return _call("POST", _queue(queue, "/resync"), Produced.read, counts_twice=True)
+    return _call("POST", _queue(queue, "/resync"), Produced.read, counts_twice=True, headers=_trace(traceparent))
 
 
 def seed(queue: str, objects: Iterable[Json]) -> Call[Json]:
@@ -273,17 +334,18 @@ def pop(
     lease_duration: Duration | None = None,
     worker: str | None = None,
     id: str | None = None,
-    known: bool = False,
-    diff: bool = False,
+    with_known: bool = False,
+    with_diff: bool = False,
     settle: Sequence[Json] = (),
 ) -> Call[Popped]:
-    """Settles earlier leases, and then leases up to `max` keys. A repeat with the same `id` returns the same leases. The default `id` is a new one."""
+    """Settles earlier leases, and then leases up to `max` keys. A repeat with the same `id` returns the same leases. The default `id` is a new one. With
+    `with_known`, items have the object that was acknowledged last, and with `with_diff` the difference from it to the newest one."""
     query = {
         "max": max,
         "lease_duration": None if lease_duration is None else duration_text(lease_duration),
         "worker": worker,
         "id": id or new_pop_id(),
-        "with": ",".join(name for name, wanted in [("known", known), ("diff", diff)] if wanted) or None,
+        "with": ",".join(name for name, wanted in [("known", with_known), ("diff", with_diff)] if wanted) or None,
     }
     return _call("POST", _queue(queue, "/pop"), Popped.read, query, {"settle": list(settle)}, wait=wait)
 
@@ -383,7 +445,7 @@ def discard(queue: str, keys: Sequence[str] | None = None, *, error: str | None 
 # Queues.
 
 
-def _change(method: str, queue: str, values: Json, if_match: str | None, if_none_match: str | None = None) -> Call[Settings]:
+def _change(method: str, queue: str, values: QueueSettings | Json, if_match: str | None, if_none_match: str | None = None) -> Call[Settings]:
     conditions = {"if-match": if_match, "if-none-match": if_none_match}
     headers = {name: value for name, value in conditions.items() if value is not None}
     # A repeat after a lost reply would be refused, although the first call was applied.
@@ -399,25 +461,25 @@ def _change(method: str, queue: str, values: Json, if_match: str | None, if_none
     )
 
 
-def put_settings(queue: str, values: Json | None = None, *, if_match: str | None = None, if_none_match: str | None = None) -> Call[Settings]:
+def put_settings(queue: str, values: QueueSettings | Json | None = None, *, if_match: str | None = None, if_absent: bool = False) -> Call[Settings]:
     """Creates the queue with these settings, or replaces all of its settings: a missing setting gets its default. With `if_match`, only if the
-    settings have this ETag; with `if_none_match="*"`, only if the queue does not exist."""
-    return _change("PUT", queue, values or {}, if_match, if_none_match)
+    settings have this ETag; with `if_absent`, only if the queue does not exist."""
+    return _change("PUT", queue, values or {}, if_match, "*" if if_absent else None)
 
 
-def patch_settings(queue: str, values: Json, *, if_match: str | None = None) -> Call[Settings]:
+def patch_settings(queue: str, values: QueueSettings | Json, *, if_match: str | None = None) -> Call[Settings]:
     """Changes the named settings: None resets a setting, and objects are merged. With `if_match`, only if the settings have this ETag."""
     return _change("PATCH", queue, values, if_match)
 
 
 def settings(queue: str) -> Call[Settings]:
     """The settings of the queue, as `put_settings` takes them."""
-    return _call("GET", _queue(queue, "/settings"), lambda tagged: Settings(_document(tagged[0]), tagged[1]), is_tagged=True)
+    return _call("GET", _queue(queue, "/settings"), lambda tagged: Settings(tagged[0], tagged[1]), is_tagged=True)
 
 
-def get(queue: str) -> Call[Json]:
+def get(queue: str) -> Call[QueueDocument]:
     """The queue document: settings and status."""
-    return _call("GET", _queue(queue), _document)
+    return _call("GET", _queue(queue), QueueDocument.read)
 
 
 def place(queue: str) -> Call[Place]:
@@ -425,34 +487,36 @@ def place(queue: str) -> Call[Place]:
     return _call("GET", _queue(queue), Place.read)
 
 
-def status(queue: str) -> Call[Json]:
+def status(queue: str) -> Call[Status]:
     """Counts and flags."""
-    return _call("GET", _queue(queue, "/status"), _document)
+    return _call("GET", _queue(queue, "/status"), Status.read)
 
 
-def remove(queue: str, *, force: bool = False) -> Call[None]:
-    """Deletes the queue with all its contents."""
+def delete_queue(queue: str, *, force: bool = False) -> Call[None]:
+    """Deletes the queue with all its contents. With `force`, its followers are detached; otherwise they refuse the call."""
     return _call("DELETE", _queue(queue), _nothing, {"force": force}, counts_twice=True)
 
 
-def pause(queue: str) -> Call[Json]:
+def pause(queue: str) -> Call[QueueDocument]:
     """Stops delivery."""
-    return _call("POST", _queue(queue, "/pause"), _document)
+    return _call("POST", _queue(queue, "/pause"), QueueDocument.read)
 
 
-def resume(queue: str) -> Call[Json]:
+def resume(queue: str) -> Call[QueueDocument]:
     """Resumes delivery."""
-    return _call("POST", _queue(queue, "/resume"), _document)
+    return _call("POST", _queue(queue, "/resume"), QueueDocument.read)
 
 
-def close(queue: str, *, wait_for: str | None = None, drain: bool = False, wait: Duration | None = None) -> Call[Json]:
-    """Closes the queue: pops drain it, and then get 410 `queue-closed`."""
-    return _call("POST", _queue(queue, "/close"), _document, {"wait_for": wait_for, "drain": drain}, wait=wait)
+def close(queue: str, *, at_once: bool = False, drain: bool = False, wait: Duration | None = None) -> Call[QueueDocument]:
+    """Closes the queue: pops drain it, and then get 410 `queue-closed`. With `at_once`, they get it as soon as no key is ready; otherwise they also wait
+    for delayed and leased keys. With `drain`, the call waits, for at most `wait`, until the queue is drained."""
+    query = {"wait_for": "none" if at_once else None, "drain": drain}
+    return _call("POST", _queue(queue, "/close"), QueueDocument.read, query, wait=wait)
 
 
-def reopen(queue: str) -> Call[Json]:
+def reopen(queue: str) -> Call[QueueDocument]:
     """Opens a closed queue again."""
-    return _call("POST", _queue(queue, "/reopen"), _document)
+    return _call("POST", _queue(queue, "/reopen"), QueueDocument.read)
 
 
 def purge(queue: str) -> Call[Json]:
@@ -471,15 +535,15 @@ def items(
     key: str | None = None,
     limit: int | None = None,
     continue_: str | None = None,
-) -> Call[Page[Json]]:
+) -> Call[Page[ListedItem]]:
     """Ready, delayed, leased and parked keys, in pages. `state` selects some of these states."""
     query = {"state": state, "worker": worker, "key": key, "limit": limit, "continue": continue_}
-    return _call("GET", _queue(queue, "/items"), Page.reader(_document), query)
+    return _call("GET", _queue(queue, "/items"), Page.reader(ListedItem.read), query)
 
 
-def item(queue: str, key: str, *, diff: bool = False) -> Call[Json]:
-    """One key. With `diff`, it has the difference from the object that was acknowledged last to the newest one."""
-    return _call("GET", _queue(queue, "/item"), _document, {"key": key, "with": "diff" if diff else None})
+def item(queue: str, key: str, *, with_diff: bool = False) -> Call[ListedItem]:
+    """One key. With `with_diff`, it has the difference from the object that was acknowledged last to the newest one."""
+    return _call("GET", _queue(queue, "/item"), ListedItem.read, {"key": key, "with": "diff" if with_diff else None})
 
 
 def explain(queue: str, key: str) -> Call[Json]:
@@ -596,10 +660,10 @@ def watch(
 # The server.
 
 
-def queues(*, prefix: str | None = None, limit: int | None = None, continue_: str | None = None) -> Call[Page[Json]]:
+def queues(*, prefix: str | None = None, limit: int | None = None, continue_: str | None = None) -> Call[Page[QueueDocument]]:
     """The queues, in pages."""
     query = {"prefix": prefix, "limit": limit, "continue": continue_}
-    return _call("GET", "/v1/queues", Page.reader(_document), query)
+    return _call("GET", "/v1/queues", Page.reader(QueueDocument.read), query)
 
 
 def info() -> Call[Json]:

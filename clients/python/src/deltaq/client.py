@@ -7,6 +7,7 @@ import os
 import ssl
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from . import calls
@@ -14,10 +15,11 @@ from .calls import Call
 from .durations import Duration
 from .errors import Cancelled, Error
 from .json import Codec, Json
-from .models import Page
+from .models import Page, QueueDocument
 from .protocol import Reply, read_problem, read_reply
-from .retry import Attempts, RetryPolicy
-from .token import Token
+from .retry import Attempts, RetryOptions
+from .signatures import show_as_method
+from .token import Token, TokenSource
 from .transport import Cancel, Transport
 from .watching import silence_seconds
 
@@ -30,8 +32,9 @@ class Client:
 
     `url` may be the URLs of several nodes of one cluster, with commas between them: if a node can't be reached, the client goes on at the next one.
 
-    `token_file` is a file with the token. It is read again when the server refuses the token (401). `parse_float` converts the numbers in objects that
-    are not integers: `decimal.Decimal` keeps all of their digits.
+    `token_file` is a file with the token. It is read again when the server refuses the token (401). `token_source` is a function that
+    returns the token of each attempt. `reply_timeout` limits the time of an attempt, in seconds, without the time for which the server was asked to wait.
+    `parse_float` converts the numbers in objects that are not integers: `decimal.Decimal` keeps all of their digits.
     """
 
     def __init__(
@@ -40,14 +43,15 @@ class Client:
         *,
         token: str | None = None,
         token_file: str | os.PathLike[str] | None = None,
-        timeout: float = 30.0,
-        retry: RetryPolicy | None = None,
+        token_source: TokenSource | None = None,
+        reply_timeout: float = 60.0,
+        retry: RetryOptions | None = None,
         ssl_context: ssl.SSLContext | None = None,
         parse_float: Callable[[str], Any] | None = None,
     ) -> None:
-        self.retry = retry or RetryPolicy()
+        self.retry = retry or RetryOptions()
         self.codec = Codec(parse_float)
-        self._transport = Transport(url, token=Token(token, token_file), timeout=timeout, ssl_context=ssl_context)
+        self._transport = Transport(url, token=Token(token, token_file, token_source), timeout=reply_timeout, ssl_context=ssl_context)
 
     def __enter__(self) -> Client:
         return self
@@ -63,9 +67,10 @@ class Client:
         """The calls of one queue, which may not exist yet."""
         return Queue(self, name)
 
-    def queues(self, *, prefix: str | None = None, limit: int | None = None, continue_: str | None = None) -> Page[Json]:
+    def queues(self, *, prefix: str | None = None, limit: int | None = None, continue_: str | None = None) -> Page[QueueDocument]:
         """The queues, in pages."""
-        return self.send(calls.queues(prefix=prefix, limit=limit, continue_=continue_))
+        page = self.send(calls.queues(prefix=prefix, limit=limit, continue_=continue_))
+        return replace(page, _fetch=lambda token: self.queues(prefix=prefix, limit=limit, continue_=token))
 
     def info(self) -> Json:
         """Version, durability, limits and uptime of the server."""
@@ -88,7 +93,7 @@ class Client:
             pause(wait, cancel)
 
     def send_once(self, call: Call[T], *, cancel: Cancel | None = None, timeout: float | None = None) -> T:
-        """Sends a call once. `timeout` applies if it is shorter than the timeout of the client."""
+        """Sends a call once. `timeout` applies if it is shorter than the `reply_timeout` of the client."""
         return read_reply(self.codec, call, self._transport.request(call, cancel, timeout))
 
     def rows(self, call: Call[None], cancel: Cancel, bookmark: Duration | None) -> Iterator[Json]:
@@ -111,9 +116,15 @@ def _method(build: Callable[Concatenate[str, P], Call[T]]) -> Callable[Concatena
     """Makes a method of `Queue` from a function that builds a call. The method has the same parameters, except `queue`."""
 
     def send(self: Queue, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self.client.send(build(self.name, *args, **kwargs))
+        reply: Any = self.client.send(build(self.name, *args, **kwargs))
+        if isinstance(reply, Page):
+            # mypy does not know that each list has the parameter.
+            following: Any = functools.partial(send, self, *args)
+            reply = replace(reply, _fetch=lambda token: following(**(kwargs | {"continue_": token})))
+        result: T = reply
+        return result
 
-    functools.update_wrapper(send, build)
+    show_as_method(send, build)
     return send
 
 
@@ -125,8 +136,10 @@ class Queue:
         self.name = name
 
     add = _method(calls.add)
+    add_key = _method(calls.add_key)
     update = _method(calls.update)
     delete = _method(calls.delete)
+    delete_key = _method(calls.delete_key)
     replace = _method(calls.replace)
     deltas = _method(calls.deltas)
     resync = _method(calls.resync)
@@ -151,7 +164,7 @@ class Queue:
     settings = _method(calls.settings)
     get = _method(calls.get)
     status = _method(calls.status)
-    remove = _method(calls.remove)
+    delete_queue = _method(calls.delete_queue)
     pause = _method(calls.pause)
     resume = _method(calls.resume)
     close = _method(calls.close)

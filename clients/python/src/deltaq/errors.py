@@ -67,6 +67,14 @@ class BadReply(Error):
         return True
 
 
+class TokenError(Error):
+    """The `token_source` of a client has raised an exception, so nothing was sent. Workers, informers and reflectors ask it again."""
+
+    @property
+    def is_temporary(self) -> bool:
+        return True
+
+
 class NotJson(Error, ValueError):
     """An object can't be written as JSON, so it was not sent."""
 

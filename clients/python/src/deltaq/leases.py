@@ -15,7 +15,7 @@ from .errors import LeaseLost
 from .json import Json
 from .models import Item, Lease, Settled
 from .outcomes import Outcome, Release
-from .retry import RetryPolicy
+from .retry import RetryOptions
 
 log = logging.getLogger("deltaq")
 
@@ -81,9 +81,9 @@ class Held:
         return self.item.lease.id
 
 
-def extend_policy(policy: RetryPolicy) -> RetryPolicy:
+def extend_policy(policy: RetryOptions) -> RetryOptions:
     """The waits between extends: short ones, so that several attempts fit into a lease."""
-    return replace(policy, base=min(policy.base, EXTEND_WAIT_SECONDS_MAX), max=min(policy.max, EXTEND_WAIT_SECONDS_MAX))
+    return replace(policy, first=min(policy.first, EXTEND_WAIT_SECONDS_MAX), max=min(policy.max, EXTEND_WAIT_SECONDS_MAX))
 
 
 class Leases:

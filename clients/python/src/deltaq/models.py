@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass, field, fields
+from typing import Any, Generic, TypedDict, TypeVar
 
 from .json import Json
 
 T = TypeVar("T")
+
+
+def _read(cls: type[T], document: Json, **others: Any) -> T:
+    """The document as a dataclass. `others` are the members that are no plain values."""
+    names = (each.name for each in fields(cls))  # type: ignore[arg-type]
+    return cls(**{name: document[name] for name in names if name in document} | others)
 
 
 @dataclass(frozen=True)
@@ -235,13 +241,123 @@ def _counts(fields: Json, *more: str) -> Json:
     return {name: fields[name] for name in names} | place | left_out
 
 
+class QueueSettings(TypedDict, total=False):
+    """The settings of a queue, as the API documents them. None resets a setting to its default."""
+
+    mode: str | None
+    key: Any
+    known_objects: bool | None
+    emit_replaced: bool | None
+    lease: str | None
+    max_failures: int | None
+    rate_limiter: Json | None
+    max_keys: int | None
+    max_object_bytes: int | None
+    max_deltas_per_key: int | None
+    max_bytes_per_key: int | None
+    retention: Json | None
+    prune: list[str] | None
+    ignore: list[str] | None
+    version: str | None
+    debounce: Json | None
+    order: Json | None
+    max_leased: int | None
+    rate: Json | None
+    resync_period: str | None
+    max_delete_percent: float | None
+    max_deletes: int | None
+    follow: Json | None
+    schema: Any
+    indexes: dict[str, str] | None
+    diff: Json | None
+
+
 @dataclass(frozen=True)
 class Settings:
     """The settings of a queue."""
 
-    values: Json
+    values: QueueSettings
     #: The ETag of the settings. A later call with this `if_match` is refused if the settings have changed.
     etag: str
+
+
+@dataclass(frozen=True)
+class Status:
+    """The counts and flags of a queue."""
+
+    ready: int
+    delayed: int
+    leased: int
+    parked: int
+    #: Number of objects that were acknowledged.
+    known: int
+    held_bytes: int
+    #: Pops that wait for keys.
+    waiters: int
+    has_synced: bool
+    initial_remaining: int
+    resource_version: int
+    oldest_ready_age_ms: int
+    oldest_unacknowledged_age_ms: int
+    paused: bool
+    closed: bool
+    drained: bool
+    building_indexes: list[str] = field(default_factory=list)
+    last_replace: Json | None = None
+    followers: list[str] = field(default_factory=list)
+    follow: Json | None = None
+
+    @classmethod
+    def read(cls, document: Json) -> Status:
+        return _read(cls, document)
+
+
+@dataclass(frozen=True)
+class QueueDocument:
+    """A queue with its settings and its status."""
+
+    name: str
+    #: The id of the queue. It changes when the queue is deleted and created again.
+    incarnation: str
+    #: Changes with each start of the server.
+    life: str
+    auto_created: bool
+    created_at: str
+    settings: QueueSettings
+    status: Status
+    #: In the reply to `close` with `drain`: whether no key is ready, delayed or leased.
+    drained: bool | None = None
+
+    @classmethod
+    def read(cls, document: Json) -> QueueDocument:
+        return _read(cls, document, status=Status.read(document["status"]))
+
+
+@dataclass(frozen=True)
+class ListedItem:
+    """A key with waiting or leased changes, as a list of the queue shows it."""
+
+    key: str
+    #: `ready`, `delayed`, `leased` or `parked`; None for a key without changes that only has failures.
+    state: str | None
+    #: The changes that wait, oldest first, and those that a worker has leased.
+    deltas: list[Delta]
+    leased_deltas: list[Delta]
+    lease: Lease | None
+    attempt: int
+    failures: int
+    last_error: str | None = None
+    due_at: str | None = None
+    source: str | None = None
+    #: As in `Item`, from `item` with `with_diff`.
+    diff: list[dict[str, Any]] | None = None
+    diff_omitted: str | None = None
+
+    @classmethod
+    def read(cls, document: Json) -> ListedItem:
+        deltas, leased = ([Delta.read(delta) for delta in document[name]] for name in ("deltas", "leased_deltas"))
+        lease = document.get("lease")
+        return _read(cls, document, deltas=deltas, leased_deltas=leased, lease=None if lease is None else Lease.read(lease))
 
 
 @dataclass(frozen=True)
@@ -277,7 +393,10 @@ class Synced:
 
 @dataclass(frozen=True)
 class Page(Generic[T]):
-    """A page of a list. `continue_` is the token of the next page; None on the last page."""
+    """A page of a list. `continue_` is the token of the next page; None on the last page.
+
+    An iteration yields the items of this page and of all pages after it, which it fetches: `for`, or `async for` with a client of asyncio.
+    """
 
     items: list[T]
     continue_: str | None
@@ -287,6 +406,29 @@ class Page(Generic[T]):
     unavailable: list[Json] = field(default_factory=list)
     #: In the list of parked errors: the number of keys whose errors are not listed, because there are too many different errors.
     other_keys: int = 0
+    # Fetches the page with a token.
+    _fetch: Callable[[str], Page[T]] | None = field(default=None, repr=False, compare=False)
+    _fetch_async: Callable[[str], Awaitable[Page[T]]] | None = field(default=None, repr=False, compare=False)
+
+    def __iter__(self) -> Iterator[T]:
+        if self._fetch_async is not None:
+            raise TypeError("a page of a client of asyncio is iterated by `async for`")
+        page = self
+        yield from page.items
+        while page.continue_ is not None and self._fetch is not None:
+            page = self._fetch(page.continue_)
+            yield from page.items
+
+    async def __aiter__(self) -> AsyncIterator[T]:
+        if self._fetch is not None:
+            raise TypeError("only a page of a client of asyncio is iterated by `async for`")
+        page = self
+        for item in page.items:
+            yield item
+        while page.continue_ is not None and self._fetch_async is not None:
+            page = await self._fetch_async(page.continue_)
+            for item in page.items:
+                yield item
 
     @classmethod
     def reader(cls, read: Callable[[Json], T]) -> Callable[[Json], Page[T]]:

@@ -15,7 +15,7 @@ from .durations import Duration
 from .errors import Problem
 from .json import Json
 from .models import Popped, Settled
-from .retry import RetryPolicy
+from .retry import RetryOptions
 
 log = logging.getLogger("deltaq")
 
@@ -24,7 +24,7 @@ POP_MAX = 1000
 #: How long the last calls of a stopping worker may take, in seconds.
 LAST_CALLS_SECONDS = 5.0
 #: The waits for a queue that does not exist: 1 s, doubling to 15 s.
-ABSENT = RetryPolicy(base=1.0, max=15.0, random=lambda: 1.0)
+ABSENT = RetryOptions(first=1.0, max=15.0, random=lambda: 1.0)
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class WorkerSettings:
     name: str | None
     concurrency: int
     batch: int | None
-    lease: Duration | None
-    known: bool
-    diff: bool
+    lease_duration: Duration | None
+    with_known: bool
+    with_diff: bool
     wait: Duration
     grace: float
     last_calls_seconds: float = LAST_CALLS_SECONDS
@@ -56,11 +56,11 @@ class WorkerSettings:
             queue,
             wait=self.wait if wait is None else wait,
             max=min(self.concurrency, POP_MAX) if self.batch is None else self.batch,
-            lease_duration=self.lease,
+            lease_duration=self.lease_duration,
             worker=self.name,
             id=pop_id,
-            known=self.known,
-            diff=self.diff,
+            with_known=self.with_known,
+            with_diff=self.with_diff,
             settle=settle,
         )
 

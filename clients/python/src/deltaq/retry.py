@@ -24,13 +24,13 @@ UNREADABLE_MAX = 8
 
 
 @dataclass(frozen=True)
-class RetryPolicy:
+class RetryOptions:
     """Exponential backoff with full jitter: a random wait between 0 and the backoff, in addition to the wait that the server asks for."""
 
     #: Maximum number of attempts, including the first. None: only `total` limits them.
-    max_attempts: int | None = None
+    attempts: int | None = None
     #: Maximum of the first wait, in seconds. The maximum doubles with each attempt.
-    base: float = 0.1
+    first: float = 0.25
     #: Maximum wait, in seconds, not counting a Retry-After, which is obeyed up to a day.
     max: float = 10.0
     #: No further attempt begins later than this many seconds after the first one.
@@ -39,20 +39,20 @@ class RetryPolicy:
     random: Callable[[], float] = field(default=random.random, repr=False)
 
     def __post_init__(self) -> None:
-        if (self.max_attempts is not None and self.max_attempts < 1) or self.base <= 0 or self.max < self.base:
-            raise ValueError("a RetryPolicy needs max_attempts >= 1 and 0 < base <= max")
+        if (self.attempts is not None and self.attempts < 1) or self.first <= 0 or self.max < self.first:
+            raise ValueError("RetryOptions need attempts >= 1 and 0 < first <= max")
 
     def backoff(self, failures: int, at_most: float = math.inf) -> float:
         """The wait after this many failures in a row, in seconds."""
-        # The exponent is limited so that the float can't overflow. 2^32 times the base is above any sensible maximum.
-        return min(self.max, at_most, self.base * 2.0 ** min(failures - 1, 32)) * self.random()
+        # The exponent is limited so that the float can't overflow. 2^32 times the first wait is above any sensible maximum.
+        return min(self.max, at_most, self.first * 2.0 ** min(failures - 1, 32)) * self.random()
 
 
 class Attempts:
     """The attempts of one call. With `for_ever` neither their number nor their time is limited, and they continue after defects of the server too. The
-    exception is JSON that can't be read: after `max_attempts` such replies in a row, or 8, the call has failed."""
+    exception is JSON that can't be read: after `attempts` such replies in a row, or 8, the call has failed."""
 
-    def __init__(self, policy: RetryPolicy, *, for_ever: bool = False) -> None:
+    def __init__(self, policy: RetryOptions, *, for_ever: bool = False) -> None:
         self.failures = 0
         self._unreadable = 0
         self._began_at = time.monotonic()
@@ -63,7 +63,7 @@ class Attempts:
         """The wait before the next attempt, in seconds; None if the call has failed."""
         self.failures += 1
         self._unreadable = self._unreadable + 1 if isinstance(error, BadReply) and error.is_json else 0
-        limit = self._policy.max_attempts
+        limit = self._policy.attempts
         if self._for_ever:
             may_repeat = error.is_temporary and self._unreadable < (limit or UNREADABLE_MAX)
         else:
@@ -78,5 +78,5 @@ class Attempts:
         if not self._for_ever and time.monotonic() - self._began_at + wait > self._policy.total:
             return None
         if not error.is_retryable:
-            log.warning("a defect of the server or of a proxy; the call is repeated: %s", error)
+            log.warning("an unexpected error; the call is repeated: %s", error)
         return wait

@@ -228,10 +228,13 @@ class Transport:
 
     def _authorized(self, send: Callable[[dict[str, str]], R]) -> R:
         """Sends a request with the token. If the server refuses it and the token has been replaced, sends the request again."""
-        header = self._token.header
-        reply = send({} if header is None else {"authorization": header})
-        if isinstance(reply, Reply) and reply.status == 401 and self._token.is_replaced(header):
-            return send({"authorization": self._token.header or ""})
+        header = self._token.header()
+        reply = send(_authorization(header))
+        if isinstance(reply, Reply) and reply.status == 401:
+            self._token.refresh()
+            replaced = self._token.header()
+            if replaced != header:
+                return send(_authorization(replaced))
         return reply
 
     def _request(self, call: Call[object], headers: dict[str, str], seconds: float, cancel: Cancel) -> Reply:
@@ -298,6 +301,10 @@ class Transport:
                 if others == 0:
                     raise
                 others -= 1
+
+
+def _authorization(header: str | None) -> dict[str, str]:
+    return {} if header is None else {"authorization": header}
 
 
 def _is_readable(connected: socket.socket) -> bool:

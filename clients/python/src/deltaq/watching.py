@@ -5,7 +5,7 @@ from __future__ import annotations
 from .cache import Cache
 from .durations import Duration, duration_seconds
 from .errors import Error, Problem
-from .retry import Attempts, RetryPolicy
+from .retry import Attempts, RetryOptions
 
 #: Interval of the bookmarks of a watch, in seconds, if the watch does not set it.
 BOOKMARK_SECONDS = 15.0
@@ -21,7 +21,7 @@ def silence_seconds(bookmark: Duration | None) -> float:
 class Watching:
     """Decides when the next watch begins."""
 
-    def __init__(self, cache: Cache, policy: RetryPolicy) -> None:
+    def __init__(self, cache: Cache, policy: RetryOptions) -> None:
         self._cache = cache
         self._policy = policy
         self._attempts = Attempts(policy, for_ever=True)

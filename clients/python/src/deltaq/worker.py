@@ -21,6 +21,7 @@ from .models import Item, Popped, Settled
 from .outcomes import Outcome, outcome_of
 from .popping import Absence, WorkerSettings, settled_of
 from .retry import Attempts
+from .signatures import check_handler
 from .transport import Cancel
 
 log = logging.getLogger("deltaq")
@@ -47,13 +48,14 @@ class Worker:
         name: str | None = None,
         concurrency: int = 1,
         batch: int | None = None,
-        lease: Duration | None = None,
-        known: bool = False,
-        diff: bool = False,
+        lease_duration: Duration | None = None,
+        with_known: bool = False,
+        with_diff: bool = False,
         wait: Duration = 20,
         grace: float = 30.0,
     ) -> None:
-        self.settings = WorkerSettings(name, concurrency, batch, lease, known, diff, wait, grace)
+        check_handler(handler, may_be_async=False)
+        self.settings = WorkerSettings(name, concurrency, batch, lease_duration, with_known, with_diff, wait, grace)
         self._queue = queue
         self._handler = handler
         self._leases = Leases()
@@ -304,7 +306,7 @@ class Worker:
                 lease_ids, patience = self._leases.take_extends(now), self._leases.extend_patience(now)
             if not lease_ids:
                 continue
-            call = calls.extend(self._queue.name, lease_ids, lease_duration=self.settings.lease)
+            call = calls.extend(self._queue.name, lease_ids, lease_duration=self.settings.lease_duration)
             try:
                 extended = self._queue.client.send_once(call, cancel=self._cancel, timeout=patience)
             except Cancelled:

@@ -6,7 +6,8 @@ import asyncio
 import functools
 import os
 import ssl
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from dataclasses import replace
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import httpx
@@ -16,11 +17,12 @@ from ..calls import Call
 from ..durations import Duration
 from ..errors import ConnectionLost, Error
 from ..json import Codec, Json
-from ..models import Page
+from ..models import Page, QueueDocument
 from ..protocol import Reply, is_undone_here, read_problem, read_reply
-from ..retry import Attempts, RetryPolicy
+from ..retry import Attempts, RetryOptions
 from ..servers import ALIVE_SECONDS_MAX, ALIVE_TARGET, CONNECT_SECONDS_MAX, SILENCE_SECONDS, Servers
-from ..token import Token
+from ..signatures import show_as_method
+from ..token import Token, TokenSource
 from ..watching import silence_seconds
 
 P = ParamSpec("P")
@@ -32,8 +34,9 @@ class Client:
 
     `url` may be the URLs of several nodes of one cluster, with commas between them: if a node can't be reached, the client goes on at the next one.
 
-    `token_file` is a file with the token. It is read again when the server refuses the token (401). `parse_float` converts the numbers in objects that
-    are not integers: `decimal.Decimal` keeps all of their digits.
+    `token_file` is a file with the token. It is read again when the server refuses the token (401). `token_source` is a function or a coroutine that
+    returns the token of each attempt. `reply_timeout` limits the time of an attempt, in seconds, without the time for which the server was asked to wait.
+    `parse_float` converts the numbers in objects that are not integers: `decimal.Decimal` keeps all of their digits.
     """
 
     def __init__(
@@ -42,19 +45,20 @@ class Client:
         *,
         token: str | None = None,
         token_file: str | os.PathLike[str] | None = None,
-        timeout: float = 30.0,
-        retry: RetryPolicy | None = None,
+        token_source: TokenSource | None = None,
+        reply_timeout: float = 60.0,
+        retry: RetryOptions | None = None,
         ssl_context: ssl.SSLContext | None = None,
         parse_float: Callable[[str], Any] | None = None,
     ) -> None:
-        self.retry = retry or RetryPolicy()
+        self.retry = retry or RetryOptions()
         self.codec = Codec(parse_float)
-        self._timeout = timeout
+        self._timeout = reply_timeout
         self._servers = Servers(url)
         self._http = httpx.AsyncClient(
             headers={"accept": "application/json", "accept-encoding": "identity"},
-            auth=_Authorized(Token(token, token_file)),
-            timeout=timeout,
+            auth=_Authorized(Token(token, token_file, token_source)),
+            timeout=reply_timeout,
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=60.0),
             verify=ssl_context or True,
         )
@@ -73,9 +77,10 @@ class Client:
         """The calls of one queue, which may not exist yet."""
         return Queue(self, name)
 
-    async def queues(self, *, prefix: str | None = None, limit: int | None = None, continue_: str | None = None) -> Page[Json]:
+    async def queues(self, *, prefix: str | None = None, limit: int | None = None, continue_: str | None = None) -> Page[QueueDocument]:
         """The queues, in pages."""
-        return await self.send(calls.queues(prefix=prefix, limit=limit, continue_=continue_))
+        page = await self.send(calls.queues(prefix=prefix, limit=limit, continue_=continue_))
+        return replace(page, _fetch_async=lambda token: self.queues(prefix=prefix, limit=limit, continue_=token))
 
     async def info(self) -> Json:
         """Version, durability, limits and uptime of the server."""
@@ -98,7 +103,7 @@ class Client:
             await asyncio.sleep(wait)
 
     async def send_once(self, call: Call[T], *, timeout: float | None = None) -> T:
-        """Sends a call once. `timeout` applies if it is shorter than the timeout of the client."""
+        """Sends a call once. `timeout` applies if it is shorter than the `reply_timeout` of the client."""
         headers = dict(call.headers) if call.body is None else {"content-type": call.content_type, **call.headers}
         seconds = self._timeout if timeout is None else min(self._timeout, timeout)
         timeouts = self._timeouts(seconds, seconds + call.wait)
@@ -214,23 +219,36 @@ class _Authorized(httpx.Auth):
     def __init__(self, token: Token) -> None:
         self._token = token
 
-    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        header = self._token.header
-        if header is not None:
-            request.headers["authorization"] = header
+    async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
+        header = await self._token.header_async()
+        _authorize(request, header)
         reply = yield request
-        if reply.status_code == 401 and self._token.is_replaced(header):
-            request.headers["authorization"] = self._token.header or ""
-            yield request
+        if reply.status_code == 401:
+            self._token.refresh()
+            replaced = await self._token.header_async()
+            if replaced != header:
+                _authorize(request, replaced)
+                yield request
+
+
+def _authorize(request: httpx.Request, header: str | None) -> None:
+    if header is not None:
+        request.headers["authorization"] = header
 
 
 def _method(build: Callable[Concatenate[str, P], Call[T]]) -> Callable[Concatenate[Queue, P], Coroutine[Any, Any, T]]:
     """Makes a method of `Queue` from a function that builds a call. The method has the same parameters, except `queue`."""
 
     async def send(self: Queue, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self.client.send(build(self.name, *args, **kwargs))
+        reply: Any = await self.client.send(build(self.name, *args, **kwargs))
+        if isinstance(reply, Page):
+            # mypy does not know that each list has the parameter.
+            following: Any = functools.partial(send, self, *args)
+            reply = replace(reply, _fetch_async=lambda token: following(**(kwargs | {"continue_": token})))
+        result: T = reply
+        return result
 
-    functools.update_wrapper(send, build)
+    show_as_method(send, build)
     return send
 
 
@@ -242,8 +260,10 @@ class Queue:
         self.name = name
 
     add = _method(calls.add)
+    add_key = _method(calls.add_key)
     update = _method(calls.update)
     delete = _method(calls.delete)
+    delete_key = _method(calls.delete_key)
     replace = _method(calls.replace)
     deltas = _method(calls.deltas)
     resync = _method(calls.resync)
@@ -268,7 +288,7 @@ class Queue:
     settings = _method(calls.settings)
     get = _method(calls.get)
     status = _method(calls.status)
-    remove = _method(calls.remove)
+    delete_queue = _method(calls.delete_queue)
     pause = _method(calls.pause)
     resume = _method(calls.resume)
     close = _method(calls.close)
