@@ -25,10 +25,10 @@ const stop = new AbortController();
 const seen = [];
 try {
     await queue.add([{ key: "a", n: 1 }, { key: "b", n: 2 }]);
-    const informer = new Informer(queue, { transport: "${transport}", indexers: { parity: ({ n }) => [n % 2 ? "odd" : "even"] } });
+    const informer = new Informer(queue, { transport: "${transport}", indexes: { parity: ({ n }) => [n % 2 ? "odd" : "even"] } });
     let all = () => {};
     const complete = new Promise(resolve => (all = resolve));
-    const handler = informer.addEventHandler({
+    const handler = informer.addHandler({
         onAdd: ({ key }, isInInitialList) => seen.push("add " + key + " " + isInInitialList),
         onUpdate: (old, { key, n }) => seen.push("update " + key + " " + old.n + " " + n),
         onDelete: (_, key) => { seen.push("delete " + key); all(); },

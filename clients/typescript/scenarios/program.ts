@@ -43,15 +43,11 @@ function need(name: string): string {
     return value;
 }
 
-function seconds(text: string): number {
-    return text.endsWith("ms") ? Number(text.slice(0, -2)) : Number(text.slice(0, -1)) * 1000;
-}
-
 function openQueue(): Queue<any> {
     const { DELTAQ_TOKEN_FILE: file, MAX_ATTEMPTS: attempts } = settings;
-    const token = file === undefined ? settings["DELTAQ_TOKEN"] : () => readFile(file, "utf8");
+    const token = settings["DELTAQ_TOKEN"];
     const retry = attempts === undefined ? {} : { attempts: Number(attempts) };
-    return new Client(need("DELTAQ_URL"), { retry, ...(token !== undefined && { token }) }).queue(need("DELTAQ_QUEUE"));
+    return new Client(need("DELTAQ_URL"), { retry, ...(token !== undefined && { token }), ...(file !== undefined && { tokenSource: () => readFile(file, "utf8") }) }).queue(need("DELTAQ_QUEUE"));
 }
 
 /** The commands of standard input, until its end or the stop. */
@@ -116,6 +112,7 @@ async function work(): Promise<void> {
         name: need("WORKER_NAME"),
         ...(BATCH !== undefined && { batch: Number(BATCH) }),
         ...(leaseDuration !== undefined && { leaseDuration }),
+        grace: "10s",
         onError: (error, key) => console.error(key ?? "", error),
     });
     await worker.run({ signal: stop.signal });
@@ -133,15 +130,15 @@ async function inform(): Promise<void> {
     const [index, pointer] = INDEX?.split("=", 2) ?? [];
     const informer = new Informer<any>(openQueue(), {
         view: VIEW as "latest" | "known",
-        ...(index !== undefined && pointer !== undefined && { indexers: { [index]: object => stringAt(object, pointer) } }),
-        ...(RESYNC !== undefined && { resyncMs: seconds(RESYNC) }),
+        ...(index !== undefined && pointer !== undefined && { indexes: { [index]: object => stringAt(object, pointer) } }),
+        ...(RESYNC !== undefined && { resync: RESYNC }),
         ...(BOOKMARK !== undefined && { bookmark: BOOKMARK }),
         onError: (error, key) => console.error(key ?? "", error),
     });
     let handlers = 0;
     const addHandler = () => {
         const handler = ++handlers;
-        const registration = informer.addEventHandler({
+        const registration = informer.addHandler({
             onAdd: (object, is_in_initial_list, key) => report({ event: "add", handler, key, object, is_in_initial_list }),
             onUpdate: (old, object, key) => report({ event: "update", handler, key, old, new: object }),
             onDelete: (deleted, key) => {
@@ -161,7 +158,7 @@ async function inform(): Promise<void> {
             case "index":
                 return report({ event: "index", keys: informer.store.indexKeys(name, value).sort() });
             case "get":
-                return report({ event: "get", object: informer.store.getByKey(key) ?? null });
+                return report({ event: "get", object: informer.store.get(key) ?? null });
             case "handler":
                 return addHandler();
             case "wait_for_sync":
@@ -224,13 +221,13 @@ async function produce(): Promise<void> {
 async function readOnce(queue: Queue<any>, { command, key }: Command): Promise<{ key: string | null; object: any } | undefined> {
     switch (command) {
         case "item": {
-            const item = await queue.getItem(key);
+            const item = await queue.item(key);
             return item && { key: item.key, object: item.deltas.at(-1)?.object };
         }
         case "latest":
-            return queue.getLatest(key);
+            return queue.latestObject(key);
         case "known":
-            return queue.getKnown(key);
+            return queue.knownObject(key);
         case "explain":
             return { key: (await queue.explain(key)).key, object: null };
         default: {

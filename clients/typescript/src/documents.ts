@@ -1,5 +1,5 @@
 /**
- * The documents of the HTTP API, with the names of docs/api.md. `T` is the type of the user's objects. Enums in replies also allow any other text,
+ * The documents of the HTTP API, with the names of the API. `T` is the type of the user's objects. Enums in replies also allow any other text,
  * because a newer server may have more values. A member without a value is null; in popped items it is absent.
  */
 
@@ -70,9 +70,6 @@ export interface Lease {
     expires_in_ms: number;
 }
 
-/** What a pop adds to each item. */
-export type With = "known" | "diff" | "known,diff";
-
 /** An operation of a JSON patch (RFC 6902), with the value that it replaces or removes. */
 export interface DiffOperation {
     op: "add" | "remove" | "replace";
@@ -92,9 +89,9 @@ export interface PoppedItem<T> {
     is_in_initial_list: boolean;
     /** Every change since the last ack, oldest first. In mode events only the oldest, in mode keys none. */
     deltas: Delta<T>[];
-    /** With `with: "known"`: the object that was acknowledged last. */
+    /** With `withKnown`: the object that was acknowledged last. */
     known?: T;
-    /** With `with: "diff"`: the operations that turn that object into the newest one. Null without that object, for a deletion, and if it is too large. */
+    /** With `withDiff`: the operations that turn that object into the newest one. Null without that object, for a deletion, and if it is too large. */
     diff?: DiffOperation[] | null;
     diff_omitted?: "too_large" | null;
 }
@@ -171,7 +168,7 @@ export interface Produced {
     life: string | null;
     /** For a rate-limited add: the keys with their failures. */
     keys: { key: string; failures: number; due_at: Timestamp | null; parked: boolean }[] | null;
-    /** With `skip_invalid`: the number of objects that were left out, and the first 10 of them. */
+    /** With `skipInvalid`: the number of objects that were left out, and the first 10 of them. */
     invalid: number;
     invalid_objects: { index: number; key: string | null; code: string; detail: string }[];
 }
@@ -244,7 +241,7 @@ export interface Item<T> {
     last_error: string | null;
     due_at: Timestamp | null;
     source: string | null;
-    /** From `getItem` with `with: "diff"`: as in the items of a pop. */
+    /** From `item` with `withDiff`: as in the items of a pop. */
     diff?: DiffOperation[] | null;
     diff_omitted?: "too_large" | null;
 }
@@ -438,7 +435,7 @@ export type SettingsInput = { [Name in keyof Omit<QueueSettings, "key">]?: Queue
 /** The settings of a queue with their ETag. */
 export interface TaggedSettings {
     settings: QueueSettings;
-    /** The ETag of the settings, for `if_match` in a later call. */
+    /** The ETag of the settings, for `ifMatch` in a later call. */
     etag: string;
 }
 

@@ -54,6 +54,18 @@ export class ConnectionError extends DeltaqError {
     }
 }
 
+/** A call that was aborted after an attempt had failed. `cause` is that failure. */
+export class CallAborted extends Error {
+    /** The reason of the signal. */
+    readonly reason: unknown;
+
+    constructor(reason: unknown, failure: DeltaqError) {
+        super(`${messageOf(reason)}; before that: ${failure.message}`, { cause: failure });
+        this.name = "AbortError";
+        this.reason = reason;
+    }
+}
+
 interface ErrorFields {
     code: string;
     status: number;

@@ -3,7 +3,7 @@
 export { Client } from "./client.js";
 export type * from "./documents.js";
 export type { Duration } from "./duration.js";
-export { ConnectionError, DeltaqError } from "./error.js";
+export { CallAborted, ConnectionError, DeltaqError } from "./error.js";
 export { Informer, type InformerOptions, waitForCacheSync } from "./informer.js";
 export type { Context } from "./leases.js";
 export { List } from "./list.js";
@@ -13,7 +13,7 @@ export type * from "./options.js";
 export { Ack, Done, Nack, type Outcome, Reject, Release } from "./outcome.js";
 export { type LeaseIds, Queue, type Selection } from "./queue.js";
 export type { RetryOptions } from "./retry.js";
-export type { IndexFunc, Indexers, ReadStore } from "./store.js";
+export type { Indexes, IndexFunc, ReadStore } from "./store.js";
 export type { CallOptions, ClientOptions } from "./transport.js";
 export type { WatchTransport } from "./watcher.js";
 export { type BatchHandler, type Delivery, type Handler, Worker, type WorkerOptions } from "./worker.js";

@@ -1,13 +1,14 @@
 /** A view of a queue in memory: a store with indexes, and handlers for its changes. The names are those of client-go's SharedIndexInformer. */
 
+import type { Defaults } from "./defaults.js";
 import type { ObjectDocument, View } from "./documents.js";
-import type { Duration } from "./duration.js";
+import { type Duration, milliseconds } from "./duration.js";
 import { messageOf } from "./error.js";
 import { DeletedFinalStateUnknown, type Notification, Registration, type ResourceEventHandler, type Syncable, until } from "./listener.js";
 import type { Queue } from "./queue.js";
 import { Signal } from "./signal.js";
-import { type Indexers, type ReadStore, Store } from "./store.js";
-import { type WatcherEvent, type WatchTransport, watcher } from "./watcher.js";
+import { type Indexes, type ReadStore, Store } from "./store.js";
+import { type WatcherEvent, type WatcherOptions, type WatchTransport, watcher } from "./watcher.js";
 
 /** Maximum number of changes that wait for a handler. At this limit the informer stops reading, and the server merges the changes of each key. */
 const PENDING_MAX = 10_000;
@@ -20,9 +21,9 @@ export interface InformerOptions<T> {
     /** Only one part of all keys, such as `0/4`. */
     shard?: string;
     /** The indexes of the store. */
-    indexers?: Indexers<T>;
-    /** The resync period of handlers that do not set one, in milliseconds. Default: no resync. */
-    resyncMs?: number;
+    indexes?: Indexes<T>;
+    /** The resync period of handlers that do not set one. Default: no resync. */
+    resync?: Duration;
     /** The interval of bookmarks. A stream that is silent for two and a half of them is opened again. Default 15s. */
     bookmark?: Duration;
     /** `fetch` (the default) works everywhere; `eventsource` needs a browser and a server without tokens. */
@@ -30,6 +31,18 @@ export interface InformerOptions<T> {
     /** Gets each error of a handler (with the key), and each error after which the informer reconnects. If it throws, the informer ends with that error. */
     onError?: (error: unknown, key?: string) => void;
 }
+
+/** The defaults of `InformerOptions`. */
+export const INFORMER_DEFAULTS: Defaults<InformerOptions<unknown>> = {
+    view: "latest",
+    prefix: undefined,
+    shard: undefined,
+    indexes: undefined,
+    resync: undefined,
+    bookmark: "15s",
+    transport: "fetch",
+    onError: undefined,
+};
 
 /**
  * Keeps a store in step with a view of a queue, and calls handlers for each change.
@@ -59,7 +72,7 @@ export class Informer<T> implements Syncable {
         }
         this.#queue = queue;
         this.#options = options;
-        this.#store = new Store(options.indexers);
+        this.#store = new Store(options.indexes);
     }
 
     /** The objects of the view. They may be newer than those that a handler has been notified of. */
@@ -77,7 +90,7 @@ export class Informer<T> implements Syncable {
     }
 
     /** Adds a handler. The informer may already run: the handler first gets an `onAdd` for each object of the store. */
-    addEventHandler(handler: ResourceEventHandler<T>, { resyncMs = this.#options.resyncMs }: { resyncMs?: number } = {}): Registration<T> {
+    addHandler(handler: ResourceEventHandler<T>, { resync = this.#options.resync }: { resync?: Duration } = {}): Registration<T> {
         const registration = new Registration(handler, (error, key) => this.#report(error, key));
         this.#registrations.add(registration);
         if (this.#ended !== undefined) {
@@ -87,14 +100,14 @@ export class Informer<T> implements Syncable {
         if (this.#hasSynced) {
             registration.push(this.#initial());
         }
-        if (resyncMs !== undefined) {
-            registration.resyncEvery(resyncMs, () => registration.push(this.#resync()));
+        if (resync !== undefined) {
+            registration.resyncEvery(milliseconds(resync), () => registration.push(this.#resync()));
         }
         return registration;
     }
 
     /** Removes a handler, which gets no further changes. */
-    removeEventHandler(registration: Registration<T>): void {
+    removeHandler(registration: Registration<T>): void {
         this.#registrations.delete(registration);
         registration.end(new Error("the handler was removed"));
     }
@@ -108,7 +121,7 @@ export class Informer<T> implements Syncable {
             throw new Error("an informer runs once; create another one");
         }
         this.#isStarted = true;
-        const { view = "latest", prefix, shard, bookmark = "15s", transport = "fetch" } = this.#options;
+        const { view, prefix, shard, bookmark, transport } = { ...INFORMER_DEFAULTS, ...this.#options } as WatcherOptions;
         const options = { view, prefix, shard, bookmark, transport, onError: (error: unknown) => this.#report(error) };
         const stop = () => this.#stop.abort();
         signal?.addEventListener("abort", stop, { once: true });
@@ -182,9 +195,9 @@ export class Informer<T> implements Syncable {
     #applyList(objects: ReadonlyMap<string, ObjectDocument<T>>): void {
         const isFirst = !this.#hasSynced;
         const notifications: Notification<T>[] = [];
-        for (const key of this.#store.listKeys()) {
+        for (const key of this.#store.keys()) {
             if (!objects.has(key)) {
-                const object = new DeletedFinalStateUnknown(key, this.#store.getByKey(key) as T);
+                const object = new DeletedFinalStateUnknown(key, this.#store.get(key) as T);
                 this.#store.delete(key);
                 notifications.push({ kind: "delete", key, object });
             }

@@ -3,7 +3,7 @@
 import type { Extended, PoppedItem } from "./documents.js";
 import type { Duration } from "./duration.js";
 import type { Queue } from "./queue.js";
-import { askedMs, Backoff, ONCE, type RetryOptions } from "./retry.js";
+import { askedMs, Backoff, ONCE, type Retry } from "./retry.js";
 
 /** One call extends all leases whose next extension is due within this fraction of their length. */
 const TOGETHER = 1 / 20;
@@ -74,7 +74,7 @@ interface Held {
 export class Leases {
     readonly #queue: Queue<unknown>;
     readonly #duration: Duration | undefined;
-    readonly #pauses: Pick<RetryOptions, "firstMs" | "maxMs">;
+    readonly #pauses: Pick<Retry, "firstMs" | "maxMs">;
     readonly #onError: (error: unknown) => void;
     readonly #held = new Map<string, Held>();
     #timer: ReturnType<typeof setTimeout> | undefined;
@@ -85,7 +85,7 @@ export class Leases {
     constructor(
         queue: Queue<unknown>,
         duration: Duration | undefined,
-        pauses: Pick<RetryOptions, "firstMs" | "maxMs">,
+        pauses: Pick<Retry, "firstMs" | "maxMs">,
         onError: (error: unknown) => void,
     ) {
         this.#queue = queue;
@@ -171,7 +171,7 @@ export class Leases {
             timeoutMs = Math.min(timeoutMs, (deadline - begin) / 2);
         }
         try {
-            const options = { lease_duration: this.#duration, timeoutMs, retry: ONCE };
+            const options = { leaseDuration: this.#duration, replyTimeout: `${Math.max(timeoutMs, 0).toFixed(3)}ms`, retry: ONCE };
             const { settled } = await this.#queue.extend([...due.keys()], options);
             for (const extended of settled) {
                 const held = due.get(extended.lease_id);

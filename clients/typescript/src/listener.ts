@@ -49,7 +49,7 @@ export class Registration<T> implements Syncable {
     #ended: Error | undefined;
     #resync: ReturnType<typeof setInterval> | undefined;
 
-    /** Use `Informer.addEventHandler`. */
+    /** Use `Informer.addHandler`. */
     constructor(handler: ResourceEventHandler<T>, onError: (error: unknown, key?: string) => void) {
         this.#handler = handler;
         this.#onError = onError;

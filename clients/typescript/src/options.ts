@@ -1,22 +1,22 @@
-/** Parameters of the calls on a queue. Parameters of the API have the same names as in docs/api.md. */
+/** Options of the calls on a queue: the parameters of the API, in camel case. */
 
-import type { ItemState, Settle, View, With } from "./documents.js";
+import type { ItemState, Settle, View } from "./documents.js";
 import type { Duration } from "./duration.js";
 import type { CallOptions } from "./transport.js";
 
 export interface PatchOptions extends CallOptions {
     /** The ETag of the settings that the caller has read. If they have changed, the call is refused (412 `precondition-failed`). */
-    if_match?: string;
+    ifMatch?: string;
 }
 
 export interface PutOptions extends PatchOptions {
-    /** `*`: only if the queue does not exist. */
-    if_none_match?: "*";
+    /** Only if the queue does not exist. */
+    ifAbsent?: boolean;
 }
 
 export interface SelectedOptions extends CallOptions {
     /** The number of keys that the caller expects. If the call selects another number, it is refused (409 `count-changed`). */
-    expected_count?: number;
+    expectedCount?: number;
 }
 
 export interface ProduceOptions extends CallOptions {
@@ -33,13 +33,13 @@ export interface DebounceOptions {
     /** The time that the keys must be quiet before they are delivered, instead of the setting; 0s for none. */
     debounce?: Duration;
     /** Only with `debounce`: the longest wait, at least `debounce`; default 10 times `debounce`. */
-    max_wait?: Duration;
+    maxWait?: Duration;
 }
 
 /** When the keys of a call are delivered, among others that are ready. */
 export interface OrderOptions {
     /** How much earlier than they did the keys count as arrived, instead of the setting: 10m, or -10m for later. */
-    head_start?: string;
+    headStart?: string;
 }
 
 export interface AddOptions extends ProduceOptions, DebounceOptions, OrderOptions {
@@ -49,17 +49,18 @@ export interface AddOptions extends ProduceOptions, DebounceOptions, OrderOption
 }
 
 export interface ReplaceOptions extends ProduceOptions {
-    only_changed?: boolean;
-    max_delete_percent?: number;
-    max_deletes?: number;
-    allow_empty?: boolean;
-    duplicates?: "last";
+    onlyChanged?: boolean;
+    maxDeletePercent?: number;
+    maxDeletes?: number;
+    allowEmpty?: boolean;
+    /** Take the last of several objects with the same key. Otherwise they refuse the list. */
+    keepLast?: boolean;
     /**
      * Leave out invalid objects: at most a tenth of the list. A single invalid object in a list of several is always left out; a list whose only
      * object is invalid is refused. The keys of these objects keep their state.
      */
-    skip_invalid?: boolean;
-    dry_run?: boolean;
+    skipInvalid?: boolean;
+    dryRun?: boolean;
 }
 
 export interface PopOptions extends CallOptions {
@@ -67,12 +68,14 @@ export interface PopOptions extends CallOptions {
     wait?: Duration;
     /** Maximum number of keys, up to 1,000. */
     max?: number;
-    lease_duration?: Duration;
+    leaseDuration?: Duration;
     worker?: string;
     /** The id of this pop: a repeat with the same id, for example after a lost reply, returns the same leases. Default: a random id. */
     id?: string;
-    /** What each item has in addition: the object that was acknowledged last, the difference from it to the newest object, or both. */
-    with?: With;
+    /** Whether each item has the object that was acknowledged last. */
+    withKnown?: boolean;
+    /** Whether each item has the difference from that object to the newest one. */
+    withDiff?: boolean;
     /** Leases to settle before the pop. */
     settle?: readonly Settle[];
 }
@@ -112,11 +115,11 @@ export interface KnownOptions extends ViewOptions {
 
 export interface GetOptions extends CallOptions {
     /** The version in the reply to an earlier call. If the queue does not have this version, the read is refused (409 or 410). */
-    min_resource_version?: number;
+    minResourceVersion?: number;
 }
 
 export interface SyncedOptions extends CallOptions {
-    resource_version?: number | "now";
+    resourceVersion?: number | "now";
     wait?: Duration;
 }
 
@@ -125,7 +128,7 @@ export interface WatchOptions {
     signal?: AbortSignal | undefined;
     view?: View;
     /** The watch sends the changes after this version. 0, the default, begins with all keys, and `now` with the next change. */
-    resource_version?: number | "now" | undefined;
+    resourceVersion?: number | "now" | undefined;
     prefix?: string | undefined;
     shard?: string | undefined;
     /** The interval of bookmarks while nothing changes, 1s to 1m. Default 15s. */

@@ -44,8 +44,8 @@ export function Release(): Outcome {
 const SETTLE_AS = new Set(["ack", "done", "nack", "reject", "release"]);
 /** The longest delay of a key, in milliseconds. */
 const DELAY_MS_MAX = 366 * 86_400_000;
-/** Maximum size of the error of a failure that the server accepts, in bytes. */
-const ERROR_BYTES_MAX = 4_096;
+/** Maximum length of the error of a failure, in characters. Only the end of a longer text is sent, because the end says more. The server takes 4,096 bytes. */
+export const ERROR_LENGTH_MAX = 1_000;
 
 /** The outcome of a handler that has thrown this error. */
 export function thrown(error: unknown): Outcome {
@@ -67,13 +67,10 @@ export function bounded(outcome: Outcome): Outcome {
         return outcome;
     }
     // In a program without types, `error` may be an `Error`.
-    const bytes = new TextEncoder().encode(messageOf(outcome.error));
-    if (bytes.length <= ERROR_BYTES_MAX) {
-        return { ...outcome, error: new TextDecoder().decode(bytes) };
-    }
-    // If the cut splits the last character, decoding replaces the rest of it with U+FFFD, which is longer.
-    const text = new TextDecoder().decode(bytes.subarray(0, ERROR_BYTES_MAX - 4)).replace(/\uFFFD+$/, "");
-    return { ...outcome, error: text };
+    const characters = [...messageOf(outcome.error)];
+    const text = characters.slice(-ERROR_LENGTH_MAX).join("");
+    // Encoding replaces lone surrogates.
+    return { ...outcome, error: new TextDecoder().decode(new TextEncoder().encode(text)) };
 }
 
 /** Throws if the value is not an outcome, or if the server would refuse its delay. */

@@ -57,6 +57,7 @@ import type {
     ViewOptions,
     WatchOptions,
 } from "./options.js";
+import type { Retry } from "./retry.js";
 import type { Call, CallOptions, Transport } from "./transport.js";
 
 /** A stream that is silent for this many bookmark intervals counts as lost. */
@@ -129,10 +130,13 @@ export class Queue<T> {
         return this.#post(["resume"], {}, options);
     }
 
-    /** Closes the queue: pops drain it, and then get 410 `queue-closed`. With `drain` the call waits, for at most `wait`, until the queue is drained. */
-    close(options: CallOptions & { wait_for?: "leases" | "none"; drain?: boolean; wait?: Duration } = {}): Promise<QueueDocument> {
-        const { wait_for, drain, wait } = options;
-        return this.#post(["close"], { wait_for, drain, wait }, options);
+    /**
+     * Closes the queue: pops drain it, and then get 410 `queue-closed`. With `atOnce`, they get it as soon as no key is ready; otherwise they also wait
+     * for delayed and leased keys. With `drain` the call waits, for at most `wait`, until the queue is drained.
+     */
+    close(options: CallOptions & { atOnce?: boolean; drain?: boolean; wait?: Duration } = {}): Promise<QueueDocument> {
+        const { atOnce, drain, wait } = options;
+        return this.#post(["close"], { waitFor: atOnce ? "none" : undefined, drain, wait }, options);
     }
 
     reopen(options: CallOptions = {}): Promise<QueueDocument> {
@@ -146,32 +150,32 @@ export class Queue<T> {
 
     /** Queues an `Added` delta for each object. */
     add(objects: Objects<T>, options: AddOptions = {}): Promise<Produced> {
-        const { delay, debounce, max_wait, head_start, key } = options;
-        return this.#produce("add", { delay, debounce, max_wait, head_start, key }, options, objectsText(objects));
+        const { delay, debounce, maxWait, headStart, key } = options;
+        return this.#produce("add", { delay, debounce, maxWait, headStart, key }, options, objectsText(objects));
     }
 
-    /** Mode keys: adds a key without an object. With `rate_limited` the key waits as after a failure, and the call counts as one. */
-    addKey(key: string, options: Omit<AddOptions, "key"> & { rate_limited?: boolean } = {}): Promise<Produced> {
-        const { delay, debounce, max_wait, head_start, rate_limited } = options;
-        return this.#produce("add", { delay, debounce, max_wait, head_start, key, rate_limited }, options, undefined, rate_limited === true);
+    /** Mode keys: adds a key without an object. With `rateLimited` the key waits as after a failure, and the call counts as one. */
+    addKey(key: string, options: Omit<AddOptions, "key"> & { rateLimited?: boolean } = {}): Promise<Produced> {
+        const { delay, debounce, maxWait, headStart, rateLimited } = options;
+        return this.#produce("add", { delay, debounce, maxWait, headStart, key, rateLimited }, options, undefined, rateLimited === true);
     }
 
     /** Queues an `Updated` delta for each object. */
     update(objects: Objects<T>, options: AddOptions = {}): Promise<Produced> {
-        const { delay, debounce, max_wait, head_start, key } = options;
-        return this.#produce("update", { delay, debounce, max_wait, head_start, key }, options, objectsText(objects));
+        const { delay, debounce, maxWait, headStart, key } = options;
+        return this.#produce("update", { delay, debounce, maxWait, headStart, key }, options, objectsText(objects));
     }
 
     /** Queues a `Deleted` delta for each object. */
     delete(objects: Objects<T>, options: ProduceOptions & DebounceOptions & OrderOptions = {}): Promise<Produced> {
-        const { debounce, max_wait, head_start } = options;
-        return this.#produce("delete", { debounce, max_wait, head_start }, options, objectsText(objects));
+        const { debounce, maxWait, headStart } = options;
+        return this.#produce("delete", { debounce, maxWait, headStart }, options, objectsText(objects));
     }
 
     /** Queues a `Deleted` delta with the newest object of the key. */
     deleteKey(key: string, options: ProduceOptions & DebounceOptions & OrderOptions = {}): Promise<Produced> {
-        const { debounce, max_wait, head_start } = options;
-        return this.#produce("delete", { key, debounce, max_wait, head_start }, options);
+        const { debounce, maxWait, headStart } = options;
+        return this.#produce("delete", { key, debounce, maxWait, headStart }, options);
     }
 
     /**
@@ -179,16 +183,17 @@ export class Queue<T> {
      * called once per attempt, and its objects are sent as they arrive. Browsers send streams only over HTTP/2.
      */
     replace(objects: Iterable<T | string> | (() => AsyncIterable<T | string>), options: ReplaceOptions = {}): Promise<Replaced> {
-        const { signal: _signal, retry: _retry, timeoutMs: _timeout, traceparent, ...query } = options;
+        const { signal: _signal, retry: _retry, replyTimeout: _timeout, traceparent, keepLast, ...parameters } = options;
+        const query = { ...parameters, duplicates: keepLast ? "last" : undefined };
         const body = typeof objects === "function" ? () => listStream(objects()) : new Blob([...listLines(objects)]);
         const call = { method: "POST", path: ["replace"], query, body, headers: { traceparent }, contentType: "application/x-ndjson" } as const;
         return this.#send(call, options);
     }
 
-    /** Queues a mixed batch, all or none. With `skip_invalid`, deltas with an invalid object are left out, however many they are. */
-    deltas(deltas: readonly DeltaCall<T | string>[], options: ProduceOptions & { skip_invalid?: boolean } = {}): Promise<Produced> {
+    /** Queues a mixed batch, all or none. With `skipInvalid`, deltas with an invalid object are left out, however many they are. */
+    deltas(deltas: readonly DeltaCall<T | string>[], options: ProduceOptions & { skipInvalid?: boolean } = {}): Promise<Produced> {
         const expects = deltas.some(delta => typeof delta.expected_version === "number");
-        return this.#produce("deltas", { skip_invalid: options.skip_invalid }, options, enclosedText(deltas), expects);
+        return this.#produce("deltas", { skipInvalid: options.skipInvalid }, options, enclosedText(deltas), expects);
     }
 
     /** Queues a `Sync` delta for each known key that has no waiting change and is neither leased nor parked. */
@@ -218,8 +223,9 @@ export class Queue<T> {
 
     /** Leases keys. Each pop has an id, so a repeat after a lost reply returns the same leases. */
     pop(options: PopOptions = {}): Promise<Popped<T>> {
-        const { signal: _signal, retry: _retry, timeoutMs: _timeout, settle = [], id = crypto.randomUUID(), ...query } = options;
-        return this.#post(["pop"], { ...query, id }, options, { settle });
+        const { signal: _signal, retry: _retry, replyTimeout: _timeout, settle = [], id = crypto.randomUUID(), withKnown, withDiff, ...query } = options;
+        const added = [...(withKnown ? ["known"] : []), ...(withDiff ? ["diff"] : [])];
+        return this.#post(["pop"], { ...query, id, with: added.length > 0 ? added : undefined }, options, { settle });
     }
 
     /** Settles leases, each in its own way. A lease that had already ended is `stale` in the reply, which is not an error. */
@@ -253,8 +259,8 @@ export class Queue<T> {
     }
 
     /** Sets the deadline of leases. A lease that had already ended is `stale` in the reply, which is not an error. */
-    extend(leases: LeaseIds, options: CallOptions & { lease_duration?: Duration | undefined } = {}): Promise<SettledList<Extended>> {
-        return this.#end("extend", leases, options, { lease_duration: options.lease_duration });
+    extend(leases: LeaseIds, options: CallOptions & { leaseDuration?: Duration | undefined } = {}): Promise<SettledList<Extended>> {
+        return this.#end("extend", leases, options, { lease_duration: options.leaseDuration });
     }
 
     /** The errors of the parked keys, the most frequent ones first, with the number of keys of each. */
@@ -284,8 +290,8 @@ export class Queue<T> {
     }
 
     /** One key; undefined if the queue does not have it. */
-    getItem(key: string, options: CallOptions & { with?: "diff" } = {}): Promise<Item<T> | undefined> {
-        return this.#find("item", { key, with: options.with }, options);
+    item(key: string, options: CallOptions & { withDiff?: boolean } = {}): Promise<Item<T> | undefined> {
+        return this.#find("item", { key, with: options.withDiff ? "diff" : undefined }, options);
     }
 
     /** Why a key is not delivered. */
@@ -310,13 +316,13 @@ export class Queue<T> {
     }
 
     /** The newest object of a key; undefined if there is none. */
-    getLatest(key: string, options: GetOptions = {}): Promise<ObjectDocument<T> | undefined> {
-        return this.#find("object", { view: "latest", key, min_resource_version: options.min_resource_version }, options);
+    latestObject(key: string, options: GetOptions = {}): Promise<ObjectDocument<T> | undefined> {
+        return this.#find("object", { view: "latest", key, minResourceVersion: options.minResourceVersion }, options);
     }
 
     /** The acknowledged object of a key; undefined if there is none. */
-    getKnown(key: string, options: GetOptions = {}): Promise<ObjectDocument<T> | undefined> {
-        return this.#find("object", { view: "known", key, min_resource_version: options.min_resource_version }, options);
+    knownObject(key: string, options: GetOptions = {}): Promise<ObjectDocument<T> | undefined> {
+        return this.#find("object", { view: "known", key, minResourceVersion: options.minResourceVersion }, options);
     }
 
     indexes(options: CallOptions = {}): List<IndexDocument> {
@@ -342,10 +348,10 @@ export class Queue<T> {
         return this.#list(["workers"], {}, options);
     }
 
-    /** Whether the initial list is processed or, with `resource_version`, everything up to that version is acknowledged. */
+    /** Whether the initial list is processed or, with `resourceVersion`, everything up to that version is acknowledged. */
     synced(options: SyncedOptions = {}): Promise<Synced> {
-        const { resource_version, wait } = options;
-        return this.#get(["synced"], { resource_version, wait }, options);
+        const { resourceVersion, wait } = options;
+        return this.#get(["synced"], { resourceVersion, wait }, options);
     }
 
     /**
@@ -391,6 +397,11 @@ export class Queue<T> {
     }
 
     /** @internal */
+    get retry(): Retry {
+        return this.#transport.retry;
+    }
+
+    /** @internal */
     get hasSeveralServers(): boolean {
         return this.#transport.hasSeveralServers;
     }
@@ -431,8 +442,8 @@ export class Queue<T> {
     }
 
     async #change(method: "PUT" | "PATCH", settings: SettingsInput, options: PutOptions): Promise<TaggedSettings> {
-        const headers = { "if-match": options.if_match, "if-none-match": options.if_none_match };
-        const countsTwice = options.if_match !== undefined || options.if_none_match !== undefined;
+        const headers = { "if-match": options.ifMatch, "if-none-match": options.ifAbsent ? "*" : undefined };
+        const countsTwice = options.ifMatch !== undefined || options.ifAbsent === true;
         const call = { method, path: [], body: JSON.stringify(settings), headers, countsTwice, isTagged: true };
         const { document, etag } = await this.#send<Tagged<QueueDocument>>(call, options);
         return { settings: document.settings, etag };
@@ -443,10 +454,10 @@ export class Queue<T> {
         return this.#results(this.#post([call], {}, options, { ...which, ...fields }));
     }
 
-    #selected(path: string[], which: Selection, { expected_count, ...options }: SelectedOptions): Promise<{ keys: number }> {
+    #selected(path: string[], which: Selection, { expectedCount, ...options }: SelectedOptions): Promise<{ keys: number }> {
         // If a caller without types passes an undefined error, the body selects nothing, and the server refuses it.
         const selection = Array.isArray(which) ? { keys: which } : which;
-        return this.#send({ method: "POST", path, body: JSON.stringify({ ...selection, expected_count }), countsTwice: true }, options);
+        return this.#send({ method: "POST", path, body: JSON.stringify({ ...selection, expected_count: expectedCount }), countsTwice: true }, options);
     }
 
     #list<I, P extends Page<I> = Page<I>>(path: string[], query: Query, options: ListOptions): List<I, P> {
@@ -483,6 +494,6 @@ interface Tagged<D> {
     etag: string;
 }
 
-function watchQuery({ view, resource_version = 0, prefix, shard, bookmark }: WatchOptions): Query {
-    return { view, resource_version, prefix, shard, bookmark };
+function watchQuery({ view, resourceVersion = 0, prefix, shard, bookmark }: WatchOptions): Query {
+    return { view, resourceVersion, prefix, shard, bookmark };
 }

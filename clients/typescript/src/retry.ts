@@ -1,25 +1,40 @@
 /** Pauses between the attempts of a call. */
 
+import { type Duration, milliseconds } from "./duration.js";
 import { DeltaqError } from "./error.js";
 
 /**
  * How often, and for how long, a failed call is repeated.
  *
- * The pause before the n-th repetition is random, between 0 and the smaller of `firstMs * 2^(n - 1)` and `maxMs` (full jitter). If the server asks for a
- * wait (`Retry-After`), that time is added. A call is not repeated if the next attempt would begin more than `totalMs` after the first one.
+ * The pause before the n-th repetition is random, between 0 and the smaller of `first * 2^(n - 1)` and `max` (full jitter). If the server asks for a
+ * wait (`Retry-After`), that time is added. A call is not repeated if the next attempt would begin more than `total` after the first one.
  */
 export interface RetryOptions {
-    /** Maximum number of attempts, including the first; 1 turns off retries. Default: limited only by `totalMs`. */
+    /** Maximum number of attempts, including the first; 1 turns off retries. Default: limited only by `total`. */
     attempts: number;
-    /** Maximum of the random pause before the first repetition, in milliseconds. Default 250. */
-    firstMs: number;
-    /** Maximum of the random pause before any repetition, in milliseconds. Default 10,000. */
-    maxMs: number;
-    /** The time after the first attempt in which attempts may begin, in milliseconds. Default 120,000. */
-    totalMs: number;
+    /** Maximum of the random pause before the first repetition. Default 250ms. */
+    first: Duration;
+    /** Maximum of the random pause before any repetition. Default 10s. */
+    max: Duration;
+    /** The time after the first attempt in which attempts may begin. Default 2m. */
+    total: Duration;
 }
 
-export const DEFAULT_RETRY: RetryOptions = { attempts: Infinity, firstMs: 250, maxMs: 10_000, totalMs: 120_000 };
+export const RETRY_DEFAULTS: RetryOptions = { attempts: Infinity, first: "250ms", max: "10s", total: "2m" };
+
+/** `RetryOptions` in milliseconds. */
+export interface Retry {
+    readonly attempts: number;
+    readonly firstMs: number;
+    readonly maxMs: number;
+    readonly totalMs: number;
+}
+
+/** The options, of which later ones count before earlier ones. */
+export function retryOf(...options: (Partial<RetryOptions> | undefined)[]): Retry {
+    const { attempts, first, max, total } = Object.assign({}, RETRY_DEFAULTS, ...options) as RetryOptions;
+    return { attempts, firstMs: milliseconds(first), maxMs: milliseconds(max), totalMs: milliseconds(total) };
+}
 
 /** Maximum of the random pause while a queue moves to another node, which takes seconds and is no overload. */
 const MOVING_MS_MAX = 1_000;
@@ -27,16 +42,19 @@ const MOVING_MS_MAX = 1_000;
 /** A single attempt, for loops that have their own rules for repeating calls. */
 export const ONCE: Partial<RetryOptions> = { attempts: 1 };
 
+/** Attempts without an end. */
+export const FOR_EVER: Partial<RetryOptions> = { attempts: Infinity, total: "36500d" };
+
 /** The longest delay that `setTimeout` accepts. */
 const TIMER_MS_MAX = 2 ** 31 - 1;
 
 /** Counts failures, and computes the pauses after them. */
 export class Backoff {
-    readonly #options: Pick<RetryOptions, "firstMs" | "maxMs">;
+    readonly #options: Pick<Retry, "firstMs" | "maxMs">;
     readonly #random: () => number;
     #failures = 0;
 
-    constructor(options: Pick<RetryOptions, "firstMs" | "maxMs">, random: () => number = Math.random) {
+    constructor(options: Pick<Retry, "firstMs" | "maxMs">, random: () => number = Math.random) {
         this.#options = options;
         this.#random = random;
     }

@@ -4,7 +4,7 @@
 export type IndexFunc<T> = (object: T, key: string) => readonly string[];
 
 /** The indexes of a store by name. */
-export type Indexers<T> = Readonly<Record<string, IndexFunc<T>>>;
+export type Indexes<T> = Readonly<Record<string, IndexFunc<T>>>;
 
 /** An object of the store. */
 export interface Stored<T> {
@@ -12,28 +12,28 @@ export interface Stored<T> {
     readonly resource_version: number;
 }
 
-/** The read access of a program to the store of an informer. The names are those of client-go's Indexer. */
+/** The read access of a program to the store of an informer. */
 export interface ReadStore<T> {
     readonly size: number;
-    getByKey(key: string): T | undefined;
+    get(key: string): T | undefined;
     list(): T[];
-    listKeys(): string[];
+    keys(): string[];
     entries(): IterableIterator<[string, T]>;
     byIndex(index: string, value: string): T[];
     indexKeys(index: string, value: string): string[];
-    listIndexFuncValues(index: string): string[];
+    indexValues(index: string): string[];
 }
 
 /** Invariant: a key is in an index under exactly the values that its index function gives for its current object. */
 export class Store<T> implements ReadStore<T> {
     readonly #stored = new Map<string, Stored<T>>();
-    readonly #indexers: Indexers<T>;
+    readonly #functions: Indexes<T>;
     /** For each index, the keys of each value. */
     readonly #indexes = new Map<string, Map<string, Set<string>>>();
 
-    constructor(indexers: Indexers<T> = {}) {
-        this.#indexers = indexers;
-        for (const name of Object.keys(indexers)) {
+    constructor(indexes: Indexes<T> = {}) {
+        this.#functions = indexes;
+        for (const name of Object.keys(indexes)) {
             this.#indexes.set(name, new Map());
         }
     }
@@ -42,7 +42,7 @@ export class Store<T> implements ReadStore<T> {
         return this.#stored.size;
     }
 
-    getByKey(key: string): T | undefined {
+    get(key: string): T | undefined {
         return this.#stored.get(key)?.object;
     }
 
@@ -50,7 +50,7 @@ export class Store<T> implements ReadStore<T> {
         return Array.from(this.#stored.values(), stored => stored.object);
     }
 
-    listKeys(): string[] {
+    keys(): string[] {
         return [...this.#stored.keys()];
     }
 
@@ -62,7 +62,7 @@ export class Store<T> implements ReadStore<T> {
 
     /** The objects that have this value in an index. Throws if there is no such index. */
     byIndex(index: string, value: string): T[] {
-        return this.indexKeys(index, value).map(key => this.getByKey(key) as T);
+        return this.indexKeys(index, value).map(key => this.get(key) as T);
     }
 
     /** The keys of the objects that have this value in an index. */
@@ -71,7 +71,7 @@ export class Store<T> implements ReadStore<T> {
     }
 
     /** The values of an index that at least one object has. */
-    listIndexFuncValues(index: string): string[] {
+    indexValues(index: string): string[] {
         return [...this.#index(index).keys()];
     }
 
@@ -107,7 +107,7 @@ export class Store<T> implements ReadStore<T> {
     }
 
     #values(key: string, object: T): [string, string][] {
-        return Object.entries(this.#indexers).flatMap(([index, of]) => of(object, key).map((value): [string, string] => [index, value]));
+        return Object.entries(this.#functions).flatMap(([index, of]) => of(object, key).map((value): [string, string] => [index, value]));
     }
 
     #index(name: string): Map<string, Set<string>> {

@@ -1,9 +1,11 @@
 /** Sends calls to a server, with its token, timeouts and repetitions. This module does not depend on any operation of the API. */
 
+import type { Defaults } from "./defaults.js";
 import type { Problem } from "./documents.js";
-import { causes, ConnectionError, DeltaqError, isOutcomeUnknown, isUndoneHere, messageOf, problemError, retryAfter, unexpectedReply } from "./error.js";
+import { type Duration, milliseconds } from "./duration.js";
+import { CallAborted, causes, ConnectionError, DeltaqError, isOutcomeUnknown, isUndoneHere, messageOf, problemError, retryAfter, unexpectedReply } from "./error.js";
 import type { Parse } from "./json.js";
-import { Backoff, DEFAULT_RETRY, type RetryOptions, sleep } from "./retry.js";
+import { Backoff, type Retry, RETRY_DEFAULTS, retryOf, type RetryOptions, sleep } from "./retry.js";
 import { Servers } from "./servers.js";
 
 /** How often a call to one of several servers looks whether its server is silent. */
@@ -12,28 +14,41 @@ const LOOK_MS = 1_000;
 const ALIVE_MS_MAX = 2_000;
 
 export interface ClientOptions {
+    /** The token of the calls. */
+    token?: string;
     /**
-     * The token of the calls, or a function that returns it before each attempt, such as one that reads a file. If the server refuses the token (401)
-     * and the function then returns another one, the call is sent once more.
+     * Instead of `token`: returns the token before each attempt, such as a function that reads a file. If the server refuses the token (401) and the
+     * function then returns another one, the call is sent once more.
      */
-    token?: string | (() => string | Promise<string>);
-    /** How calls are repeated. */
+    tokenSource?: () => string | Promise<string>;
+    /** How calls are repeated, and the pauses of workers and informers after failures. */
     retry?: Partial<RetryOptions>;
-    /** Timeout of one attempt in milliseconds, not counting the `wait` of the call. Default 30,000. */
-    timeoutMs?: number;
+    /** The longest time of one attempt, not counting the `wait` of the call. Default 1m. */
+    replyTimeout?: Duration;
     /** Sends requests instead of the runtime's `fetch`. */
     fetch?: typeof globalThis.fetch;
 }
 
 /** Options that every call has. */
 export interface CallOptions {
-    /** Aborts the call, which then rejects with the reason of the signal. */
+    /**
+     * Aborts the call, which then rejects with the reason of the signal or, if an attempt has failed before, with a `CallAborted` that has both.
+     */
     signal?: AbortSignal | undefined;
     /** How this call is repeated, instead of the options of the client. */
     retry?: Partial<RetryOptions> | undefined;
-    /** Timeout of one attempt, instead of that of the client. */
-    timeoutMs?: number | undefined;
+    /** The longest time of one attempt, instead of that of the client. */
+    replyTimeout?: Duration | undefined;
 }
+
+/** The defaults of `ClientOptions`. */
+export const CLIENT_DEFAULTS: Defaults<ClientOptions> = {
+    token: undefined,
+    tokenSource: undefined,
+    retry: RETRY_DEFAULTS,
+    replyTimeout: "1m",
+    fetch: undefined,
+};
 
 type QueryValue = string | number | boolean | readonly string[] | undefined;
 
@@ -42,6 +57,7 @@ export interface Call {
     method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
     /** The segments of the path, not encoded. */
     path: readonly string[];
+    /** Parameters, by their names in camel case. */
     query?: Readonly<Record<string, QueryValue>>;
     body?: string | Blob | (() => ReadableStream<Uint8Array>) | undefined;
     contentType?: string;
@@ -64,6 +80,9 @@ export class Transport {
     readonly #questions = new Map<string, Promise<boolean>>();
 
     constructor(url: string, options: ClientOptions) {
+        if (options.token !== undefined && options.tokenSource !== undefined) {
+            throw new TypeError("a client has only one of token and tokenSource");
+        }
         this.#servers = new Servers(url);
         this.#options = options;
         // A browser's fetch works only as a method of the window.
@@ -71,7 +90,12 @@ export class Transport {
     }
 
     get hasToken(): boolean {
-        return this.#options.token !== undefined;
+        return (this.#options.token ?? this.#options.tokenSource) !== undefined;
+    }
+
+    /** How calls are repeated. */
+    get retry(): Retry {
+        return retryOf(this.#options.retry);
     }
 
     get hasSeveralServers(): boolean {
@@ -88,7 +112,7 @@ export class Transport {
         const search = new URLSearchParams();
         for (const [name, value] of Object.entries(query)) {
             if (value !== undefined) {
-                search.set(name, String(value));
+                search.set(parameter(name), String(value));
             }
         }
         const text = search.toString();
@@ -97,7 +121,7 @@ export class Transport {
 
     /** Sends a call, repeats it as the options say, and parses the reply. */
     async send(call: Call, options: CallOptions = {}, parse: Parse = JSON.parse): Promise<unknown> {
-        const retry = { ...DEFAULT_RETRY, ...this.#options.retry, ...options.retry };
+        const retry = retryOf(this.#options.retry, options.retry);
         const backoff = new Backoff(retry);
         const begin = performance.now();
         for (;;) {
@@ -114,7 +138,9 @@ export class Transport {
                 if (performance.now() - begin + pause > retry.totalMs) {
                     throw error;
                 }
-                await sleep(pause, options.signal);
+                await sleep(pause, options.signal).catch(reason => {
+                    throw new CallAborted(reason, error);
+                });
             }
         }
     }
@@ -180,7 +206,8 @@ export class Transport {
         const attempt = new AbortController();
         const abort = () => attempt.abort(signal?.reason);
         signal?.addEventListener("abort", abort, { once: true });
-        const timeoutMs = (options.timeoutMs ?? this.#options.timeoutMs ?? 30_000) + (call.waitMs ?? 0);
+        const timeout = options.replyTimeout ?? this.#options.replyTimeout ?? (CLIENT_DEFAULTS.replyTimeout as Duration);
+        const timeoutMs = milliseconds(timeout) + (call.waitMs ?? 0);
         const timer = setTimeout(() => attempt.abort(new ConnectionError(`${nameOf(call)}: no reply within ${timeoutMs} ms`)), timeoutMs);
         const look = this.#servers.count === 1 ? undefined : setInterval(() => void this.#look(base, attempt, call), LOOK_MS);
         const end = () => clearInterval(look);
@@ -253,8 +280,8 @@ export class Transport {
     }
 
     async #token(): Promise<string | undefined> {
-        const { token } = this.#options;
-        return typeof token === "function" ? await token() : token;
+        const { token, tokenSource } = this.#options;
+        return tokenSource === undefined ? token : await tokenSource();
     }
 
     #request(call: Call, token: string | undefined, base: string): Request {
@@ -283,6 +310,11 @@ export class Transport {
 
 /** Reads a reply. The timer ends the attempt. */
 type Read<R> = (response: Response, timer: ReturnType<typeof setTimeout>) => Promise<R>;
+
+/** The name of a parameter of the API. */
+function parameter(name: string): string {
+    return name.replace(/[A-Z]/g, letter => `_${letter.toLowerCase()}`);
+}
 
 /** The call in the messages of errors. */
 function nameOf(call: Call): string {

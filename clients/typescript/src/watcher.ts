@@ -5,11 +5,9 @@ import { type Duration, milliseconds } from "./duration.js";
 import { ConnectionError, DeltaqError, isAbsent, isTransient } from "./error.js";
 import type { WatchOptions } from "./options.js";
 import type { Queue } from "./queue.js";
-import { askedMs, Backoff, ONCE, sleep } from "./retry.js";
+import { askedMs, Backoff, FOR_EVER, ONCE, sleep } from "./retry.js";
 import { Signal } from "./signal.js";
 
-/** The pauses after failures. */
-const PAUSES = { firstMs: 100, maxMs: 5_000 };
 /** Number of objects in one page of a list. */
 const PAGE = 1_000;
 /** Maximum number of rows of an `EventSource` that wait for the program. */
@@ -39,7 +37,7 @@ export type WatcherEvent<T> =
 
 /** The events of a view until the signal is aborted. Throws after an error that a retry cannot solve. */
 export async function* watcher<T>(queue: Queue<T>, options: WatcherOptions, signal: AbortSignal): AsyncGenerator<WatcherEvent<T>, void, void> {
-    const backoff = new Backoff(PAUSES);
+    const backoff = new Backoff(queue.retry);
     /** The version up to which the program has all changes. The server refuses it if the queue was deleted, or if the queue has lost that version. */
     let version: number | undefined;
     while (!signal.aborted) {
@@ -49,7 +47,7 @@ export async function* watcher<T>(queue: Queue<T>, options: WatcherOptions, sign
                 yield { kind: "list", objects: listed.objects };
                 version = listed.version;
             }
-            const from = (): WatchOptions => ({ ...options, resource_version: version, signal });
+            const from = (): WatchOptions => ({ ...options, resourceVersion: version, signal });
             const rows = options.transport === "fetch" ? queue.watch(from()) : eventRows(queue, from(), options.bookmark);
             const before: number | undefined = version;
             let hasRows = false;
@@ -100,8 +98,7 @@ async function list<T>(
     let version: number | undefined;
     const selection = { ...(prefix !== undefined && { prefix }), ...(shard !== undefined && { shard }) };
     // A page is repeated without limit, because a list that began again after each fault might never end.
-    const retry = { attempts: Infinity, totalMs: Infinity };
-    for await (const page of queue.view(view, { ...selection, limit: PAGE, signal, retry }).pages()) {
+    for await (const page of queue.view(view, { ...selection, limit: PAGE, signal, retry: FOR_EVER }).pages()) {
         version ??= page.resource_version;
         for (const item of page.items) {
             objects.set(item.key, item);

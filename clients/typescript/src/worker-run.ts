@@ -4,13 +4,15 @@
  * Invariant: a lease is settled at most once, by the outcome of its handler, and never after it was lost.
  */
 
+import type { Defaults } from "./defaults.js";
 import type { Popped, PoppedItem, Settle } from "./documents.js";
+import { milliseconds } from "./duration.js";
 import { DeltaqError, isAbsent, isTransient } from "./error.js";
 import { Leases } from "./leases.js";
 import { Ack, bounded, checkOutcome, type Outcome, Release, suited, thrown } from "./outcome.js";
 import type { PopOptions } from "./options.js";
 import type { Queue } from "./queue.js";
-import { absentBackoff, askedMs, Backoff, DEFAULT_RETRY, ONCE, sleep } from "./retry.js";
+import { absentBackoff, askedMs, Backoff, ONCE, sleep } from "./retry.js";
 import { Signal } from "./signal.js";
 import type { BatchHandler, Delivery, WorkerOptions } from "./worker.js";
 
@@ -28,7 +30,7 @@ export class WorkerRun<T> {
     readonly #queue: Queue<T>;
     readonly #handler: BatchHandler<T>;
     readonly #isBatch: boolean;
-    readonly #options: WorkerOptions;
+    readonly #options: Defaults<WorkerOptions>;
     readonly #pauses: { firstMs: number; maxMs: number };
     readonly #leases: Leases;
     /** Outcomes that were not sent yet. */
@@ -46,12 +48,12 @@ export class WorkerRun<T> {
     /** The first error that `onError` has thrown. */
     #failure: { readonly error: unknown } | undefined;
 
-    constructor(queue: Queue<T>, handler: BatchHandler<T>, isBatch: boolean, options: WorkerOptions) {
+    constructor(queue: Queue<T>, handler: BatchHandler<T>, isBatch: boolean, options: Defaults<WorkerOptions>) {
         this.#queue = queue;
         this.#handler = handler;
         this.#isBatch = isBatch;
         this.#options = options;
-        this.#pauses = { ...DEFAULT_RETRY, ...options.retry };
+        this.#pauses = queue.retry;
         this.#leases = new Leases(queue as Queue<unknown>, options.leaseDuration, this.#pauses, error => this.#report(error));
     }
 
@@ -61,7 +63,7 @@ export class WorkerRun<T> {
         if (signal?.aborted) {
             stop();
         }
-        const grace = new Grace(this.#stop.signal, this.#options.graceMs ?? 10_000, {
+        const grace = new Grace(this.#stop.signal, milliseconds(this.#options.grace ?? "0s"), {
             over: () => this.#leases.abort(new Error("the worker stops, and its grace period is over")),
             abandon: () => this.#drained(),
             end: () => this.#end.abort(new Error("the worker has stopped")),
@@ -106,7 +108,7 @@ export class WorkerRun<T> {
 
     /** Takes keys until the stop, or until the queue is closed. */
     async #popLoop(): Promise<void> {
-        const { concurrency = 1, batch = 100 } = this.#options;
+        const { concurrency = 1, batch = 1 } = this.#options;
         const free = () => concurrency - this.#jobs;
         for (;;) {
             await this.#changed.until(() => free() > 0 || this.#stop.signal.aborted, this.#stop.signal);
@@ -128,12 +130,9 @@ export class WorkerRun<T> {
 
     /** One pop, repeated with the same id until there is a reply. Undefined after the stop, and if the queue is closed. */
     async #pop(max: number): Promise<Popped<T> | undefined> {
-        const { name, leaseDuration, wait = "20s" } = this.#options;
-        const options: PopOptions = { wait, max, id: crypto.randomUUID(), settle: this.#outbox.splice(0, SETTLE_MAX), retry: ONCE };
-        Object.assign(options, name && { worker: name }, leaseDuration && { lease_duration: leaseDuration });
-        if (this.#options.with !== undefined) {
-            options.with = this.#options.with;
-        }
+        const { name, leaseDuration, wait, withKnown, withDiff } = this.#options;
+        const options: PopOptions = { max, id: crypto.randomUUID(), settle: this.#outbox.splice(0, SETTLE_MAX), retry: ONCE };
+        Object.assign(options, { wait, worker: name, leaseDuration, withKnown, withDiff });
         const backoff = new Backoff(this.#pauses);
         const absent = absentBackoff();
         this.#isPopping = true;

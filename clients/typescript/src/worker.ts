@@ -1,11 +1,11 @@
 /** Delivers the keys of a queue to a handler. */
 
-import type { PoppedItem, With } from "./documents.js";
+import type { Defaults } from "./defaults.js";
+import type { PoppedItem } from "./documents.js";
 import type { Duration } from "./duration.js";
 import type { Context } from "./leases.js";
 import type { Outcome } from "./outcome.js";
 import type { Queue } from "./queue.js";
-import type { RetryOptions } from "./retry.js";
 import { WorkerRun } from "./worker-run.js";
 
 /** Works on one key. Returning nothing is an `Ack`; throwing is a `Nack` with the message of the error. */
@@ -25,23 +25,39 @@ export type BatchHandler<T> = (
 export interface WorkerOptions {
     /** Number of handlers that run at once. Default 1. */
     concurrency?: number;
-    /** Maximum number of keys in one pop or, with `Worker.batches`, in one batch: up to 1,000. Default 100. */
+    /** Maximum number of keys in one pop: up to 1,000. Default: `concurrency`. With `Worker.batches`, the keys of one batch; default 100. */
     batch?: number;
-    /** The name of the worker, shown with its leases. */
+    /** The name of the worker, shown with its leases. Default: a name that no other worker has. */
     name?: string;
     /** The length of the leases. Default: the setting of the queue. The lease of a running handler is extended each time a third of it has passed. */
     leaseDuration?: Duration;
     /** How long a pop waits for a key, at most 55s. Default 20s. */
     wait?: Duration;
-    /** What each item has in addition: the object that was acknowledged last, the difference from it to the newest object, or both. */
-    with?: With;
-    /** How long running handlers may continue after the stop, in milliseconds. Default 10,000. */
-    graceMs?: number;
-    /** The pauses after failed calls. A failed call is repeated for as long as the worker runs. */
-    retry?: Partial<Pick<RetryOptions, "firstMs" | "maxMs">>;
+    /** Whether each item has the object that was acknowledged last. */
+    withKnown?: boolean;
+    /** Whether each item has the difference from that object to the newest one. */
+    withDiff?: boolean;
+    /** How long running handlers may continue after the stop. Default 30s. */
+    grace?: Duration;
     /** Gets each error of a handler (with the key), and each error after which a call is repeated. */
     onError?: (error: unknown, key?: string) => void;
 }
+
+/** The defaults of `WorkerOptions`. */
+export const WORKER_DEFAULTS: Defaults<WorkerOptions> = {
+    concurrency: 1,
+    batch: undefined,
+    name: undefined,
+    leaseDuration: undefined,
+    wait: "20s",
+    withKnown: false,
+    withDiff: false,
+    grace: "30s",
+    onError: undefined,
+};
+
+/** Keys of a batch by default. */
+const BATCH = 100;
 
 /**
  * A worker of a queue. It settles each key as its handler says, if possible together with the next pop. It extends the leases of running handlers, and
@@ -51,17 +67,19 @@ export class Worker<T> {
     readonly #queue: Queue<T>;
     readonly #handler: BatchHandler<T>;
     readonly #isBatch: boolean;
-    readonly #options: WorkerOptions;
+    readonly #options: Defaults<WorkerOptions>;
 
     constructor(queue: Queue<T>, handler: Handler<T>, options?: WorkerOptions);
     constructor(queue: Queue<T>, handler: BatchHandler<T>, options: WorkerOptions | undefined, isBatch: true);
     constructor(queue: Queue<T>, handler: Handler<T> | BatchHandler<T>, options: WorkerOptions = {}, isBatch = false) {
+        checkHandler(handler, isBatch ? 1 : 2);
         checkCount("concurrency", options.concurrency, Infinity);
         checkCount("batch", options.batch, 1_000);
         this.#queue = queue;
         this.#isBatch = isBatch;
         this.#handler = isBatch ? (handler as BatchHandler<T>) : each(handler as Handler<T>);
-        this.#options = options;
+        const given = { ...WORKER_DEFAULTS, name: uniqueName(), ...options };
+        this.#options = { ...given, batch: given.batch ?? (isBatch ? BATCH : Math.min(given.concurrency ?? 1, 1_000)) };
     }
 
     /** A worker whose handler gets up to `batch` keys at once. `concurrency` is the number of batches. */
@@ -70,7 +88,7 @@ export class Worker<T> {
     }
 
     /**
-     * Works until the queue is closed and drained, or until the signal is aborted. Then the worker takes no more keys, waits `graceMs` for its
+     * Works until the queue is closed and drained, or until the signal is aborted. Then the worker takes no more keys, waits `grace` for its
      * handlers, and settles their keys. It throws after an error that a retry can't solve, such as an unknown token.
      */
     async run({ signal }: { signal?: AbortSignal } = {}): Promise<void> {
@@ -80,6 +98,24 @@ export class Worker<T> {
 
 function each<T>(handler: Handler<T>): BatchHandler<T> {
     return ([delivery]) => delivery && handler(delivery.item, delivery.context);
+}
+
+/** A name that no other worker has. */
+function uniqueName(): string {
+    // A page has no process.
+    const { process } = globalThis as { process?: { pid?: number } };
+    return [process?.pid ?? "page", crypto.randomUUID().slice(0, 6)].join("-");
+}
+
+/** Throws if a worker can't call the handler with this number of arguments. */
+function checkHandler(handler: unknown, count: number): void {
+    const wanted = count === 1 ? "a list of deliveries" : "an item and a context";
+    if (typeof handler !== "function") {
+        throw new TypeError(`the handler is ${String(handler)}; it must be a function of ${wanted}`);
+    }
+    if (handler.length > count) {
+        throw new TypeError(`the handler needs ${handler.length} arguments; it gets ${wanted}`);
+    }
 }
 
 function checkCount(name: string, value: number | undefined, max: number): void {

@@ -5,7 +5,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import test from "node:test";
 
-import { Client } from "../src/index.js";
+import { CallAborted, Client, type DeltaqError } from "../src/index.js";
 import { refuse, Server, until, web } from "./server.js";
 
 const busy = { status: 503, code: "draining", retryable: true };
@@ -24,33 +24,33 @@ test("the life of a key", async t => {
     assert.equal((await queue.update({ key: "a", price: 4 }, { source: "erp", sequence: 5 })).duplicate, true);
     assert.equal((await queue.sources().all())[0]?.sequence, sequence);
 
-    const { items } = await queue.pop({ max: 10, worker: "me", with: "known" });
+    const { items } = await queue.pop({ max: 10, worker: "me", withKnown: true });
     assert.deepEqual(items.map(item => [item.key, item.deltas.length]), [["a", 2], ["b", 1]]);
     const [first, second] = items.map(item => item.lease.id) as [string, string];
     assert.ok(Number.isSafeInteger(items[0]!.lease.token));
     assert.equal((await queue.workers().all())[0]?.leased, 2);
-    assert.equal((await queue.extend(first, { lease_duration: "2m" })).settled[0]?.result, "ok");
+    assert.equal((await queue.extend(first, { leaseDuration: "2m" })).settled[0]?.result, "ok");
     assert.equal((await queue.settle([{ lease_id: first, as: "ack" }])).stale, 0);
     assert.deepEqual((await queue.nack([second], { delay: "5m", floor: true, error: "no route" })).settled.map(settled => [settled.result, settled.failures]), [["ok", 1]]);
     assert.equal((await queue.explain("b")).reason, "backing_off");
-    assert.equal((await queue.getItem("b"))?.last_error, "no route");
-    assert.equal(await queue.getItem("c"), undefined);
+    assert.equal((await queue.item("b"))?.last_error, "no route");
+    assert.equal(await queue.item("c"), undefined);
 
-    assert.deepEqual((await queue.getKnown("a"))?.object, { key: "a", price: 3 });
-    assert.equal(await queue.getKnown("b"), undefined);
-    assert.equal((await queue.getLatest("b"))?.object.price, 2);
+    assert.deepEqual((await queue.knownObject("a"))?.object, { key: "a", price: 3 });
+    assert.equal(await queue.knownObject("b"), undefined);
+    assert.equal((await queue.latestObject("b"))?.object.price, 2);
     await until(async () => (await queue.indexes().all())[0]?.state === "ready", "the index is built");
     assert.deepEqual((await queue.known({ index: "by_price", value: "3" }).all()).map(object => object.key), ["a"]);
     assert.deepEqual(await queue.indexValues("by_price").all(), [{ value: "3", keys: 1 }]);
     assert.ok((await queue.history("a").all()).length >= 3);
     await queue.update({ key: "a", price: 5 });
-    assert.deepEqual((await queue.getItem("a", { with: "diff" }))?.diff, [{ op: "replace", path: "/price", value: 5, old: 3 }]);
-    assert.equal((await queue.getItem("a"))?.diff, undefined);
-    const [changed] = (await queue.pop({ with: "known,diff" })).items;
+    assert.deepEqual((await queue.item("a", { withDiff: true }))?.diff, [{ op: "replace", path: "/price", value: 5, old: 3 }]);
+    assert.equal((await queue.item("a"))?.diff, undefined);
+    const [changed] = (await queue.pop({ withKnown: true, withDiff: true })).items;
     assert.deepEqual([changed?.known, changed?.diff], [{ key: "a", price: 3 }, [{ op: "replace", path: "/price", value: 5, old: 3 }]]);
     assert.equal((await queue.ack(changed!.lease.id)).stale, 0);
     await queue.deleteKey("a");
-    const [deleted] = (await queue.pop({ with: "diff" })).items;
+    const [deleted] = (await queue.pop({ withDiff: true })).items;
     assert.deepEqual([deleted?.known, deleted?.diff], [undefined, null]);
     await queue.ack(deleted!.lease.id);
     assert.equal((await queue.deleteKey("b")).queued, 1);
@@ -75,7 +75,7 @@ test("other calls that settle and produce", async t => {
     const server = await Server.start(t);
     const queue = server.queue();
     await queue.deltas([{ type: "Added", object: { key: "a" } }, { type: "Updated", object: '{"key":"b","n":18446744073709551615}' }]);
-    assert.equal((await server.client().rawQueue("prices").getLatest("b"))?.object, '{"key":"b","n":18446744073709551615}');
+    assert.equal((await server.client().rawQueue("prices").latestObject("b"))?.object, '{"key":"b","n":18446744073709551615}');
     const [a, b] = (await queue.pop({ max: 2 })).items.map(item => item.lease.id) as [string, string];
     await queue.reject([a], { error: "never" });
     await queue.ack([b]);
@@ -99,7 +99,7 @@ test("other calls that settle and produce", async t => {
     await keys.done([popped.items[0]!.lease.id], { delay: "1h" });
     assert.equal((await keys.promote(["k", "absent"])).keys, 1);
     assert.deepEqual(await keys.addKey("k").then(({ queued, merged }) => [queued, merged]), [0, 1]);
-    assert.equal((await keys.addKey("f", { rate_limited: true })).keys?.[0]?.failures, 1);
+    assert.equal((await keys.addKey("f", { rateLimited: true })).keys?.[0]?.failures, 1);
     assert.equal((await keys.forget(["f"])).keys, 1);
 
     const copy = server.queue("copy");
@@ -115,14 +115,14 @@ test("other calls that settle and produce", async t => {
 test("settings are replaced as a whole or changed in part, and only as the caller has seen them", async t => {
     const queue = (await Server.start(t)).queue();
     await assert.rejects(queue.patchSettings({ lease: "1m" }), { code: "queue-not-found" });
-    const created = await queue.putSettings({ lease: "1m", max_failures: 3 }, { if_none_match: "*" });
+    const created = await queue.putSettings({ lease: "1m", max_failures: 3 }, { ifAbsent: true });
     assert.deepEqual(await queue.settings(), created);
-    const changed = await queue.patchSettings({ lease: "2m", retention: { age: "1h" } }, { if_match: created.etag });
+    const changed = await queue.patchSettings({ lease: "2m", retention: { age: "1h" } }, { ifMatch: created.etag });
     assert.deepEqual([changed.settings.lease, changed.settings.max_failures], ["2m", 3]);
     assert.notEqual(changed.etag, created.etag);
     const stale = { code: "precondition-failed", status: 412, retryable: false };
-    await assert.rejects(queue.patchSettings({ lease: "3m" }, { if_match: created.etag }), stale);
-    await assert.rejects(queue.putSettings({}, { if_none_match: "*" }), stale);
+    await assert.rejects(queue.patchSettings({ lease: "3m" }, { ifMatch: created.etag }), stale);
+    await assert.rejects(queue.putSettings({}, { ifAbsent: true }), stale);
     assert.equal((await queue.putSettings({ max_failures: 3 })).settings.lease, "30s");
     assert.deepEqual(await queue.putSettings((await queue.settings()).settings), await queue.settings());
 });
@@ -140,11 +140,11 @@ test("parked keys are selected by their keys or by an error, and never by a sele
     assert.deepEqual((await queue.items({ state: ["parked"] }).all()).map(item => item.key), ["a", "b", "c"]);
     assert.equal((await queue.discard({ error: "another error" })).keys, 0);
     assert.equal((await queue.discard(["c"])).keys, 1);
-    await assert.rejects(queue.redrive({ all: true }, { expected_count: 3 }), error => {
+    await assert.rejects(queue.redrive({ all: true }, { expectedCount: 3 }), error => {
         assert.deepEqual([(error as any).code, (error as any).problem.count], ["count-changed", 2]);
         return true;
     });
-    assert.equal((await queue.redrive({ all: true }, { expected_count: 2 })).keys, 2);
+    assert.equal((await queue.redrive({ all: true }, { expectedCount: 2 })).keys, 2);
 });
 
 test("a Replace of a list and of a stream", async t => {
@@ -155,10 +155,10 @@ test("a Replace of a list and of a stream", async t => {
         yield* list;
         yield '{"key":"more"}';
     }
-    const { replaced, unchanged, deleted } = await queue.replace(stream, { source: "erp", only_changed: true });
+    const { replaced, unchanged, deleted } = await queue.replace(stream, { source: "erp", onlyChanged: true });
     assert.deepEqual([replaced, unchanged, deleted], [1, 2_500, 0]);
     await assert.rejects(queue.replace([], { source: "erp" }), { code: "mass-delete", status: 409, retryable: false });
-    assert.equal((await queue.replace([], { source: "erp", allow_empty: true, dry_run: true })).deleted, 2_501);
+    assert.equal((await queue.replace([], { source: "erp", allowEmpty: true, dryRun: true })).deleted, 2_501);
     let count = 0;
     for await (const _ of queue.latest({ limit: 1_000 })) {
         count += 1;
@@ -169,10 +169,10 @@ test("a Replace of a list and of a stream", async t => {
 test("keys that paths can't have", async t => {
     const queue = (await Server.start(t)).queue();
     for (const key of [".", "..", "a/../b", "a//b", "ü ?#&%2F", "🙂"]) {
-        const { resource_version: min_resource_version } = await queue.add({ key });
-        assert.equal((await queue.getLatest(key, { min_resource_version }))?.key, key);
-        assert.equal(await queue.getKnown(key, { min_resource_version }), undefined);
-        assert.equal((await queue.getItem(key))?.key, key);
+        const { resource_version: minResourceVersion } = await queue.add({ key });
+        assert.equal((await queue.latestObject(key, { minResourceVersion }))?.key, key);
+        assert.equal(await queue.knownObject(key, { minResourceVersion }), undefined);
+        assert.equal((await queue.item(key))?.key, key);
     }
 });
 
@@ -180,8 +180,8 @@ test("a key that has only failures is an item", async t => {
     const queue = (await Server.start(t)).queue();
     await queue.putSettings({ mode: "keys" });
     await queue.close();
-    await queue.addKey("..", { rate_limited: true });
-    assert.equal((await queue.getItem(".."))?.failures, 1);
+    await queue.addKey("..", { rateLimited: true });
+    assert.equal((await queue.item(".."))?.failures, 1);
 });
 
 test("a name that a path loses is refused before anything is sent", async t => {
@@ -218,7 +218,7 @@ test("a refusal is repeated after Retry-After, if it is retryable", async t => {
             response.end('{"resource_version":246012345678337,"queued":1,"ignored":0}');
         }
     });
-    await new Client(url, { retry: { firstMs: 1 } }).queue("q").add({});
+    await new Client(url, { retry: { first: "1ms" } }).queue("q").add({});
     assert.equal(times.length, 3);
     assert.ok(times[1]! - times[0]! >= 299, `${times[1]! - times[0]!}`);
     assert.ok(times[2]! - times[1]! >= 999, `${times[2]! - times[1]!}`);
@@ -230,7 +230,7 @@ test("attempts are bounded by their number, and by the time that the server asks
         requests += 1;
         refuse(response, request.url === "/v1/queues/long/status" ? { ...busy, retry_after_ms: 86_400_000 } : busy);
     });
-    const client = new Client(url, { retry: { firstMs: 1, attempts: 3 } });
+    const client = new Client(url, { retry: { first: "1ms", attempts: 3 } });
     await assert.rejects(client.queue("q").status(), { code: "draining" });
     assert.equal(requests, 3);
     await assert.rejects(client.queue("long").status(), { retryAfterMs: 86_400_000 });
@@ -243,10 +243,10 @@ test("a call that would count twice is repeated only if it was certainly not app
         requests += 1;
         requests === 1 ? refuse(response, busy) : refuse(response, { status: 503, code: "journal-unavailable", retryable: true });
     });
-    const queue = new Client(url, { retry: { firstMs: 1, attempts: 5 } }).queue("q");
+    const queue = new Client(url, { retry: { first: "1ms", attempts: 5 } }).queue("q");
     await assert.rejects(queue.purge(), { code: "journal-unavailable" });
     assert.equal(requests, 2);
-    await assert.rejects(queue.addKey("k", { rate_limited: true }), { code: "journal-unavailable" });
+    await assert.rejects(queue.addKey("k", { rateLimited: true }), { code: "journal-unavailable" });
     assert.equal(requests, 3);
     await assert.rejects(queue.resync(), { code: "journal-unavailable" });
     assert.equal(requests, 4);
@@ -268,7 +268,7 @@ test("a call that would count twice is repeated if there was no connection", asy
     for (const [url, expected] of Object.entries(hosts)) {
         let requests = 0;
         const fetch = (request: RequestInfo | URL, init?: RequestInit) => (requests++, globalThis.fetch(request, init));
-        await assert.rejects(new Client(url, { fetch, timeoutMs: 300_000, retry: { firstMs: 1, attempts: 3 } }).queue("q").purge(), { code: "no-reply" });
+        await assert.rejects(new Client(url, { fetch, replyTimeout: "5m", retry: { first: "1ms", attempts: 3 } }).queue("q").purge(), { code: "no-reply" });
         assert.equal(requests, expected, url);
     }
 });
@@ -287,7 +287,7 @@ test("a pop whose reply was lost is repeated with the same id", async t => {
             response.end('{"items":[],"settled":[]}');
         }
     });
-    await new Client(url, { retry: { firstMs: 1 } }).queue("q").pop();
+    await new Client(url, { retry: { first: "1ms" } }).queue("q").pop();
     assert.equal(urls.length, 3);
     assert.equal(new Set(urls).size, 1);
     assert.match(urls[0]!, /id=[0-9a-f-]{36}/);
@@ -311,14 +311,37 @@ test("replies of other servers are errors that say so", async t => {
 
 test("a call ends with its signal and with its timeout", async t => {
     const url = await web(t, () => undefined);
-    const queue = new Client(url, { timeoutMs: 50, retry: { attempts: 1 } }).queue("q");
+    const queue = new Client(url, { replyTimeout: "50ms", retry: { attempts: 1 } }).queue("q");
     await assert.rejects(queue.status(), { name: "ConnectionError", code: "no-reply", status: 0, message: /no reply within 50 ms/ });
     const controller = new AbortController();
-    const call = queue.status({ signal: controller.signal, timeoutMs: 60_000 });
+    const call = queue.status({ signal: controller.signal, replyTimeout: "1m" });
     controller.abort(new Error("enough"));
     await assert.rejects(call, /enough/);
     const watch = queue.watch({ signal: AbortSignal.abort(new Error("before")) });
     await assert.rejects(watch.next(), /before/);
+});
+
+test("a call that is aborted while it waits keeps the failure before", async t => {
+    const url = await web(t, (_, response) => refuse(response, busy));
+    const controller = new AbortController();
+    const fetch: typeof globalThis.fetch = async (...request) => {
+        const response = await globalThis.fetch(...request);
+        setTimeout(() => controller.abort(new Error("enough")));
+        return response;
+    };
+    const queue = new Client(url, { fetch, retry: { first: "1h", max: "1h", total: "2h" } }).queue("q");
+    await assert.rejects(queue.status({ signal: controller.signal }), error => {
+        assert.ok(error instanceof CallAborted);
+        assert.deepEqual([error.name, error.reason, (error.cause as DeltaqError).code], ["AbortError", controller.signal.reason, "draining"]);
+        return true;
+    });
+});
+
+test("an item becomes JSON", async t => {
+    const queue = (await Server.start(t)).queue();
+    await queue.add({ key: "a" });
+    const [item] = (await queue.pop()).items;
+    assert.deepEqual(JSON.parse(JSON.stringify(item)), item);
 });
 
 test("a token may be a function, which each attempt calls", async t => {
@@ -328,9 +351,10 @@ test("a token may be a function, which each attempt calls", async t => {
         count === 1 ? refuse(response, busy) : response.end("{}");
     });
     let calls = 0;
-    await new Client(url, { token: async () => `t${++calls}`, retry: { firstMs: 1 } }).queue("q").status();
+    await new Client(url, { tokenSource: async () => `t${++calls}`, retry: { first: "1ms" } }).queue("q").status();
     assert.deepEqual(seen, ["Bearer t1", "Bearer t2"]);
     assert.throws(() => new Client(url, { token: "t" }).queue("q").watchUrl(), /can't send a token/);
+    assert.throws(() => new Client(url, { token: "t", tokenSource: () => "t" }), /only one of/);
 });
 
 test("a call is sent once more after 401 if the token has been replaced", async t => {
@@ -344,7 +368,7 @@ test("a call is sent once more after 401 if the token has been replaced", async 
     });
     let token = "old";
     const queue = new Client(url, {
-        token: () => {
+        tokenSource: () => {
             // The token is replaced after it was read for a call.
             const read = token;
             token = "new";
@@ -359,7 +383,7 @@ test("a call is sent once more after 401 if the token has been replaced", async 
     await queue.add({ key: "a" });
     assert.deepEqual(seen.splice(0), ["old", "new"]);
     token = "old";
-    assert.equal((await queue.watch({ resource_version: 1 }).next()).value?.type, "Bookmark");
+    assert.equal((await queue.watch({ resourceVersion: 1 }).next()).value?.type, "Bookmark");
     assert.deepEqual(seen.splice(0), ["old", "new"]);
     await assert.rejects(new Client(url, { token: "old" }).queue("q").status(), { code: "unauthorized" });
     assert.deepEqual(seen, ["old"]);
@@ -383,9 +407,9 @@ test("a watch has the changes of a view, and pages of it have, too", async t => 
     })();
     await assert.rejects(watching, /seen/);
     assert.deepEqual(seen, [["Added", "a"], ["Added", "b"], ["Bookmark", true], ["Deleted", "a"]]);
-    const page = await queue.watchPage({ resource_version });
+    const page = await queue.watchPage({ resourceVersion: resource_version });
     assert.deepEqual(page.items.map(row => [row.type, row.key]), [["Added", "b"], ["Deleted", "a"]]);
-    const ahead = { resource_version: 2 ** 53 - 1 };
+    const ahead = { resourceVersion: 2 ** 53 - 1 };
     await assert.rejects(queue.watch(ahead).next(), { code: "expired", status: 410 });
-    await assert.rejects(queue.getLatest("a", { min_resource_version: ahead.resource_version }), { code: "version-ahead", status: 409, retryable: false });
+    await assert.rejects(queue.latestObject("a", { minResourceVersion: ahead.resourceVersion }), { code: "version-ahead", status: 409, retryable: false });
 });

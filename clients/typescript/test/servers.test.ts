@@ -111,7 +111,7 @@ test("a server that passes nothing is left, before a call and while a call or a 
     assert.equal(paths.splice(0).length, 1);
     // While the call waits: it may have been applied.
     isSilent = false;
-    const waiting = new Client(`${silent},${url}`, { timeoutMs: 600_000 }).queue("q");
+    const waiting = new Client(`${silent},${url}`, { replyTimeout: "600s" }).queue("q");
     await assert.rejects(waiting.purge(), { name: "ConnectionError", message: /nothing comes from/ });
     assert.deepEqual(paths, []);
     await waiting.purge();
@@ -137,6 +137,6 @@ test("a server that is alive is waited for", async t => {
         }
         response.end(`{"keys":0}`);
     });
-    await new Client(`${slow},${url}`, { timeoutMs: 600_000 }).queue("q").purge();
+    await new Client(`${slow},${url}`, { replyTimeout: "600s" }).queue("q").purge();
     assert.deepEqual([questions, paths], [2, []]);
 });

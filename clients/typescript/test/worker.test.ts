@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { Ack, Done, Nack, Reject, Release, Worker } from "../src/index.js";
+import { Ack, Client, Done, Nack, Reject, Release, Worker } from "../src/index.js";
 import { Server, until } from "./server.js";
 
 test("each outcome settles its key", async t => {
@@ -46,15 +46,15 @@ test("each outcome settles its key", async t => {
     const running = worker.run({ signal: stop.signal });
     await until(async () => (await queue.known().all()).length === 3, "three keys are acknowledged");
     const odd = ["wrong", "mute", "half", "error", "delay", "long"];
-    const failures = async () => Promise.all(odd.map(async key => (await queue.getItem(key))?.last_error ?? ""));
+    const failures = async () => Promise.all(odd.map(async key => (await queue.item(key))?.last_error ?? ""));
     await until(async () => !(await failures()).includes(""), "odd outcomes are failures");
     stop.abort();
     await running;
     assert.deepEqual((await queue.known().all()).map(object => object.key).sort(), ["ack", "nothing", "release"]);
-    assert.equal((await queue.getItem("nack"))?.last_error, "later");
-    assert.equal((await queue.getItem("reject"))?.state, "parked");
-    assert.equal((await queue.getItem("throw"))?.last_error, "thrown by the handler");
-    assert.match((await queue.getItem("wrong"))?.last_error ?? "", /something else than Ack\(\)/);
+    assert.equal((await queue.item("nack"))?.last_error, "later");
+    assert.equal((await queue.item("reject"))?.state, "parked");
+    assert.equal((await queue.item("throw"))?.last_error, "thrown by the handler");
+    assert.match((await queue.item("wrong"))?.last_error ?? "", /something else than Ack\(\)/);
     const [, mute, half, error, delay, long] = await failures();
     assert.deepEqual([mute, half, error], ["an error without a text", "half \ufffd", "as an object"]);
     assert.match(`${delay} and ${long}`, /"soon" is not a duration.* and a delay may have 366 days/);
@@ -93,7 +93,7 @@ test("a worker whose onError throws ends with that error, and settles its keys",
     );
     await assert.rejects(worker.run(), /no log for no price/);
     assert.equal((await queue.status()).leased, 0);
-    assert.equal((await queue.getItem("a"))?.last_error, "no price");
+    assert.equal((await queue.item("a"))?.last_error, "no price");
 });
 
 test("a worker ends when its queue is closed and drained", async t => {
@@ -140,7 +140,7 @@ test("a batch handler that loses a key fails the whole batch", async t => {
     await queue.add([{ key: "a" }, { key: "b" }]);
     await queue.close();
     await Worker.batches(queue, () => [Ack()]).run();
-    assert.match((await queue.getItem("a"))?.last_error ?? "", /1 outcomes for 2 keys/);
+    assert.match((await queue.item("a"))?.last_error ?? "", /1 outcomes for 2 keys/);
     assert.equal((await queue.status()).parked, 2);
 });
 
@@ -201,14 +201,14 @@ test("the stop waits for handlers, then aborts them; their keys are released wit
                 await new Promise((_, reject) => context.signal.addEventListener("abort", () => reject(context.signal.reason)));
             }
         },
-        { concurrency: 2, graceMs: 300 },
+        { concurrency: 2, grace: "300ms" },
     );
     const running = worker.run({ signal: stop.signal });
     await until(() => started === 2, "both handlers run");
     stop.abort();
     await running;
     assert.deepEqual((await queue.known().all()).map(object => object.key), ["fast"]);
-    const slow = await queue.getItem("slow");
+    const slow = await queue.item("slow");
     assert.deepEqual([slow?.state, slow?.failures], ["ready", 0]);
 });
 
@@ -262,4 +262,14 @@ test("keys whose delivery the stop has interrupted are released at once", async 
     await worker.run({ signal: stop.signal });
     const items = await queue.items({ state: ["ready", "delayed", "leased"] }).all();
     assert.deepEqual(items.map(item => [item.key, item.state, item.failures]), [["a", "ready", 0], ["b", "ready", 0]]);
+});
+
+test("a handler that a worker can't call is refused when the worker is made", async () => {
+    const queue = new Client("http://localhost:7070").queue("q");
+    for (const wrong of [undefined, "work", (_item: unknown, _context: unknown, _more: unknown) => undefined]) {
+        assert.throws(() => new Worker(queue, wrong as any), TypeError);
+    }
+    assert.throws(() => Worker.batches(queue, ((_item: unknown, _context: unknown) => undefined) as any), TypeError);
+    new Worker(queue, (..._all) => undefined);
+    new Worker(queue, () => undefined);
 });
