@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 
-import kubernetes_validate
 import yaml
 from compose_spec import ComposeSpecification
 
@@ -103,68 +102,11 @@ assert scraped == [f"{name}:{metrics_port}" for name in nodes]
 grafana = yaml.safe_load((deploy / "compose/grafana-datasource.yml").read_text())
 assert grafana["datasources"][0]["url"].startswith("http://prometheus:")
 
-# Kubernetes.
-manifest = (deploy / "kubernetes/deltaq.yaml").read_text()
-documents = list(yaml.safe_load_all(manifest))
-for document in documents:
-    kubernetes_validate.validate(document, "1.37", strict=True)
-service, stateful_set = documents
-pod = stateful_set["spec"]["template"]["spec"]
-(container,) = pod["containers"]
-accepts(*container["args"])
-knows(image_env | {variable["name"]: variable["value"] for variable in container["env"]})
-ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-assert ports == {"api": api_port, "metrics": metrics_port}
-assert {port["targetPort"]: port["port"] for port in service["spec"]["ports"]} == ports
-assert service["spec"]["selector"].items() <= stateful_set["spec"]["template"]["metadata"]["labels"].items()
-paths = json.loads((root / "docs/openapi.json").read_text())["paths"]
-for probe in ("livenessProbe", "readinessProbe"):
-    assert container[probe]["httpGet"]["path"] in paths and container[probe]["httpGet"]["port"] == "api"
-mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
-assert mounts[image_env["DELTAQ_STORAGE__DATA_DIR"]] == stateful_set["spec"]["volumeClaimTemplates"][0]["metadata"]["name"]
-tokens = pathlib.PurePath(next(variable["value"] for variable in container["env"] if variable["name"] == "DELTAQ_ACCESS__TOKENS_FILE"))
-assert mounts[str(tokens.parent)] in {volume["name"] for volume in pod["volumes"]}
-# `nonroot` of the base images.
-assert (pod["securityContext"]["runAsUser"], pod["securityContext"]["fsGroup"]) == (65532, 65532)
-assert pod["terminationGracePeriodSeconds"] > shutdown
-# The monitor in the comment.
-monitor = yaml.safe_load(re.sub(r"^# ?", "", manifest[manifest.index("# apiVersion: monitoring") :], flags=re.M))
-assert monitor["spec"]["selector"]["matchLabels"] == service["metadata"]["labels"]
-assert monitor["spec"]["endpoints"][0]["port"] in {port["name"] for port in service["spec"]["ports"]}
+# Kubernetes: the kustomization and the chart.
+sys.path.insert(0, str(root / "scripts"))
+import kubernetes_check
 
-# Kubernetes with several nodes.
-documents = list(yaml.safe_load_all((deploy / "kubernetes/nodes.yaml").read_text()))
-for document in documents:
-    kubernetes_validate.validate(document, "1.37", strict=True)
-service, of_nodes, budget, stateful_set = documents
-pod = stateful_set["spec"]["template"]["spec"]
-(container,) = pod["containers"]
-labels = stateful_set["spec"]["template"]["metadata"]["labels"]
-for selector in (service["spec"]["selector"], of_nodes["spec"]["selector"], budget["spec"]["selector"]["matchLabels"]):
-    assert selector.items() <= labels.items()
-assert stateful_set["spec"]["serviceName"] == of_nodes["metadata"]["name"]
-# The drain of a machine stops one node at a time, and a lost machine is one node.
-assert budget["kind"] == "PodDisruptionBudget" and budget["spec"]["maxUnavailable"] == 1 < stateful_set["spec"]["replicas"]
-(preferred,) = pod["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
-assert preferred["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
-assert preferred["podAffinityTerm"]["labelSelector"]["matchLabels"].items() <= labels.items()
-# Nodes must find each other before they are ready.
-assert of_nodes["spec"]["publishNotReadyAddresses"] is True
-accepts(*container["args"])
-name = stateful_set["metadata"]["name"] + "-0"
-environment = {variable["name"]: variable.get("value", name) for variable in container["env"] if variable["name"] != "PGPASSWORD"}
-advertised = environment["DELTAQ_CLUSTER__ADVERTISE"].replace("$(DELTAQ_CLUSTER__NODE_NAME)", name)
-assert advertised == f"http://{name}.{of_nodes['metadata']['name']}:{api_port}"
-knows(image_env | environment | {"DELTAQ_CLUSTER__ADVERTISE": advertised})
-ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-assert ports == {"api": api_port, "metrics": metrics_port}
-for probe in ("livenessProbe", "readinessProbe"):
-    assert container[probe]["httpGet"]["path"] in paths and container[probe]["httpGet"]["port"] == "api"
-mounted = [mount["mountPath"] for mount in container["volumeMounts"]]
-for variable in ("DELTAQ_ACCESS__TOKENS_FILE", "DELTAQ_CLUSTER__SECRET_FILE"):
-    assert str(pathlib.PurePath(environment[variable]).parent) in mounted
-assert (pod["securityContext"]["runAsUser"], pod["securityContext"]["fsGroup"]) == (65532, 65532)
-assert pod["terminationGracePeriodSeconds"] > shutdown
+kubernetes_check.check(kubernetes_check.Image(binary, image_env, api_port, metrics_port, shutdown, accepts, knows))
 
 # systemd.
 unit = (deploy / "systemd/deltaq.service").read_text()
