@@ -7,7 +7,7 @@ default:
 run *args:
     cargo run --release -- serve {{args}}
 
-# Make the files of a release: a static binary, the Debian package, the SBOM, checksums.
+# Make the files of a release: a static binary, the packages, the SBOM, the provenance, checksums.
 release:
     ./scripts/release.sh
 
@@ -56,6 +56,7 @@ judges:
     just schemathesis 200
     just go-client
     just program-packages
+    just debian-package
     for client in go python python-async rust typescript; do just informer-faults $client; done
     just pop-replies 100000
     just differences
@@ -136,6 +137,11 @@ go-client:
 # The wheel and the packages for npm that bring the program, also with twine, pnpm and yarn.
 program-packages:
     ./scripts/program-packages.sh --all
+
+# The Debian package with the whole program: lintian, a signed repository, apt-get, an upgrade over a running server, a purge.
+debian-package:
+    cargo build --release --locked
+    DELTAQ_BIN=target/release/deltaq ./scripts/debian-package.sh --all
 
 # One list of scenarios for the clients of all languages; `just clients python --scenario lost-answers` runs one of them.
 clients client *args:

@@ -6,12 +6,18 @@
 #     deltaq_server-VERSION-….whl     the wheel for PyPI
 #     deltaq-server-VERSION.tgz       the package for npm, with deltaq-PLATFORM-VERSION.tgz, which has the program
 #     deltaq-VERSION.cdx.json         the SBOM, CycloneDX 1.6
+#     deltaq-VERSION.intoto.json      the provenance of all files above: an in-toto statement with the predicate of SLSA
 #     SHA256SUMS                      for `sha256sum --check`
+#
+# With DELTAQ_SIGNING_KEY, the name of a key of gpg, also:
+#
+#     SHA256SUMS.asc                  its signature, for `gpg --verify`
+#     apt/                            a signed repository with the Debian package, see scripts/apt-repository.sh
 #
 #     scripts/release.sh [BINARY [FOLDER]]
 #
-# Without BINARY, the program is built for musl: it is static and runs on every Linux of this architecture. The same commit gives the same
-# archive, wheel, packages for npm and SBOM. Needs rustup, musl-gcc (package musl-tools), binutils and dpkg-deb.
+# Without BINARY, the program is built for musl: it is static and runs on every Linux of this architecture. The same commit gives the same files,
+# without those of the key. Needs rustup, musl-gcc (package musl-tools), binutils and dpkg-deb; with a key also gpg and reprepro.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -46,7 +52,7 @@ name=deltaq-$version-$target
 put() { install -D --mode "$1" "$2" "$work/$name/$3"; }
 put 755 "$binary" deltaq
 for file in README.md CHANGELOG.md LICENSE config/deltaq.toml; do put 644 "$file" "$(basename "$file")"; done
-put 644 deploy/systemd/deltaq.service systemd/deltaq.service
+for unit in deltaq deltaq-reflect; do put 644 "deploy/systemd/$unit.service" "systemd/$unit.service"; done
 put 644 config/prometheus/deltaq.rules.yml prometheus/deltaq.rules.yml
 put 644 config/grafana/deltaq.json grafana/deltaq.json
 find docs -type f | while read -r page; do put 644 "$page" "$page"; done
@@ -60,7 +66,13 @@ tar --create --directory "$work" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --own
 ./scripts/wheel.py "$binary" "$folder" > /dev/null
 ./scripts/npm-packages.sh "$binary" "$folder" > /dev/null
 ./scripts/sbom.py "$target" > "$folder/deltaq-$version.cdx.json"
+./scripts/provenance.py "$target" "$folder"/* > "$work/provenance.json"
+mv "$work/provenance.json" "$folder/deltaq-$version.intoto.json"
 (cd "$folder" && sha256sum -- * > SHA256SUMS)
+if [ -n "${DELTAQ_SIGNING_KEY:-}" ]; then
+    gpg --batch --quiet --local-user "$DELTAQ_SIGNING_KEY" --armor --detach-sign "$folder/SHA256SUMS"
+    ./scripts/apt-repository.sh "$folder/apt" "$DELTAQ_SIGNING_KEY" "$folder"/deltaq_*.deb
+fi
 
 # The program of the archive serves, resolves a name, and is its own client.
 rm -r "${work:?}/$name"

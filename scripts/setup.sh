@@ -18,6 +18,9 @@ need curl curl
 need git git
 need dpkg dpkg-deb
 need fakeroot fakeroot
+need lintian lintian
+need reprepro reprepro
+need gpg gpg
 need jq jq
 need openssl openssl
 need xz-utils xz

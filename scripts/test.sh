@@ -92,6 +92,7 @@ serving() {
     step "program packages" ./scripts/program-packages.sh
     step "API against its description" ./scripts/schemathesis.sh
     step "generated clients" ./scripts/generated-client.sh
+    step "Debian package" ./scripts/debian-package.sh
     step "deploy" python3 scripts/deploy_check.py "$DELTAQ_BIN"
     step "image" image
 }

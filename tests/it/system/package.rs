@@ -104,9 +104,10 @@ fn the_package_is_installed_used_as_by_a_new_user_removed_and_purged() {
     root.dpkg(&["--remove", "deltaq"]);
     assert!(!root.at("usr/bin/deltaq").exists() && settings.exists(), "settings stay after a removal");
     fs::create_dir_all(root.at("var/lib/deltaq")).expect("a folder");
+    fs::write(root.at("var/lib/deltaq/deltaq.db"), "").expect("a file");
     let purged = root.dpkg(&["--purge", "deltaq"]);
     assert!(!settings.exists() && root.at("var/lib/deltaq").exists(), "queues stay after a purge");
-    assert!(String::from_utf8_lossy(&purged.stderr).contains("still has the queues"));
+    assert!(String::from_utf8_lossy(&purged.stderr).contains("still has files"));
 }
 
 #[test]
@@ -120,8 +121,8 @@ fn a_release_has_checksums_an_sbom_and_a_program_that_runs() {
     let is_named = |end: &str| names.iter().any(|name| name.starts_with("deltaq") && name.ends_with(end));
     // scripts/program-packages.sh installs the packages for Python and for npm.
     let wrapper = format!("-server-{}.tgz", env!("CARGO_PKG_VERSION"));
-    let kinds = [".tar.gz", ".deb", ".cdx.json", ".whl", &wrapper];
-    assert!(names.len() == 6 && kinds.iter().all(|kind| is_named(kind)), "{sums}");
+    let kinds = [".tar.gz", ".deb", ".cdx.json", ".intoto.json", ".whl", &wrapper];
+    assert!(names.len() == 7 && kinds.iter().all(|kind| is_named(kind)), "{sums}");
     run(Command::new("sha256sum").args(["--check", "--strict", "SHA256SUMS"]).current_dir(folder.path()));
 
     let archive = names.iter().find(|name| name.ends_with(".tar.gz")).expect("an archive");
