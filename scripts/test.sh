@@ -66,6 +66,7 @@ build() {
 doctests() { cargo test --doc --locked -p deltaq-client -p deltaq-types; }
 
 step "format" cargo fmt --all --check
+step "versions" ./scripts/version.py
 step "dependency rules" cargo deny --locked check --hide-inclusion-graph bans licenses sources
 step "SBOM" sbom
 step "build" build
