@@ -24,6 +24,7 @@ PLACES = {
     "deploy/kubernetes/base/statefulset.yaml": (r"image: deltaq:(\S+)",),
     "deploy/kubernetes/overlays/*/kustomization.yaml": (r"(?:newTag: |/deltaq:)([^ }]+)",),
     "docs/openapi.json": (r'\A[\s\S]{0,2000}?\n    "version": "([^"]+)"',),
+    "README.md": (r"deltaq_([^_ ]+)_amd64\.deb", r"deltaq-([0-9.]+)-x86_64"),
     "docs/how-to/run-as-a-service.md": (r"deltaq_([^_ ]+)_amd64\.deb",),
 }
 
