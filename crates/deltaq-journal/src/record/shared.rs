@@ -20,9 +20,8 @@ pub(super) fn is_large(object: &Object) -> bool {
 pub(super) fn share(object: &mut Object, texts: &mut Vec<SharedText>) {
     if is_large(object) {
         let text = object.shared();
-        // The deltas of a key and its known object are often clones of one object.
-        let known = texts.iter().find(|shared| Arc::ptr_eq(&shared.text, &text));
-        let id = known.map_or_else(|| TextId::of(&text), |shared| shared.id);
+        // The deltas of a key, its known object and the keys of followers are often clones of one object.
+        let id = TextId::of_shared(&text);
         *object = Object::from_valid(&id.reference());
         texts.push(SharedText { id, text });
     }
