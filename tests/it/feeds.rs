@@ -1,5 +1,6 @@
 //! Change feeds without HTTP and without a journal: feeds that begin, scan and end while their queue changes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use deltaq_engine::command::Call;
 use deltaq_engine::config::Config;
 use deltaq_engine::delta::DeltaKind;
-use deltaq_engine::feed::RowLimit;
+use deltaq_engine::feed::{Row, RowLimit};
 use deltaq_engine::key::Key;
 use deltaq_engine::object::Object;
 use deltaq_engine::view::View;
@@ -15,7 +16,7 @@ use deltaq_runtime::clock::Clock;
 use deltaq_runtime::lifecycle::Shutdown;
 use deltaq_service::metrics::Metrics;
 use deltaq_service::{
-    Author, Creator, FirstCall, Handle, KeyFilter, Limits, Name, Registry, WatchFrom, WatchLimits,
+    Author, Creator, FirstCall, Handle, KeyFilter, Limits, Name, Registry, WatchFrom, WatchLimits, Watcher,
     on_behalf_of,
 };
 use futures_util::FutureExt as _;
@@ -23,7 +24,7 @@ use futures_util::FutureExt as _;
 use crate::harness::spawn;
 
 /// A page that no test exceeds.
-const LIMIT: RowLimit = RowLimit { rows: 1_000, bytes: 1 << 20 };
+const LIMIT: RowLimit = RowLimit { rows: 1_000, bytes: 1 << 20, up_to: Rv::MAX };
 
 fn registry(clock: Clock) -> Registry {
     let limits = Limits {
@@ -151,4 +152,82 @@ async fn a_feed_without_readers_ends_while_another_view_always_changes() {
     let has_feed =
         handle.read(|queue, _| View::ALL.map(|view| queue.has_feed(view))).await.expect("the queue");
     assert_eq!(has_feed, [true, false], "nobody has read the view known for a quarter of an hour");
+}
+
+/// A reader of all keys as text, and what it has.
+struct TextReader {
+    watcher: Watcher,
+    copy: BTreeMap<String, u64>,
+}
+
+impl TextReader {
+    async fn begin(handle: &Arc<Handle>, copy: BTreeMap<String, u64>) -> Self {
+        let watcher =
+            handle.watch(View::Latest, WatchFrom::Now, KeyFilter::default()).await.expect("a watcher");
+        Self { watcher, copy }
+    }
+
+    /// Reads a page. Returns whether there are no more rows, and counts the rows that this reader has encoded and those that it has taken.
+    async fn read(&mut self, limit: RowLimit, counts: &mut [usize; 2]) -> bool {
+        let after = self.watcher.resource_version();
+        let encode = |rows: &[Row]| {
+            counts[0] += rows.len();
+            let line = |row: &Row| format!("{:?} {} {}\n", row.kind, row.key.as_str(), row.rv);
+            rows.iter().map(line).collect::<String>().into()
+        };
+        let (text, is_last) = self.watcher.read_text(limit, encode).await.expect("a page");
+        let mut newest = after.get();
+        for line in str::from_utf8(&text).expect("text").lines() {
+            let [kind, key, rv] = *line.split(' ').collect::<Vec<_>>() else { panic!("{line}") };
+            let rv = rv.parse().expect("a version");
+            assert!(rv > newest, "{line} after {newest}");
+            newest = rv;
+            counts[1] += 1;
+            let before =
+                if kind == "Deleted" { self.copy.remove(key) } else { self.copy.insert(key.to_owned(), rv) };
+            match kind {
+                "Added" => {}
+                _ => assert!(before.is_some(), "{line}, but the reader has no such key"),
+            }
+        }
+        assert!(newest <= self.watcher.resource_version().get());
+        is_last
+    }
+}
+
+#[tokio::test]
+async fn readers_of_all_keys_share_pages_wherever_they_began() {
+    let registry = registry(Clock::system());
+    let handle = queue(&registry, "q");
+    let mut rng = fastrand::Rng::with_seed(7);
+    let (mut readers, mut counts, mut present) = (Vec::<TextReader>::new(), [0; 2], BTreeMap::new());
+    for step in 0..4_000 {
+        let key = format!("key-{}", rng.usize(..20));
+        let delta =
+            if present.contains_key(&key) && rng.bool() { DeltaKind::Deleted } else { DeltaKind::Added };
+        handle.produce(&Config::default(), &[Call { kind: delta, ..call(&key) }]).await.expect("a change");
+        let rv = handle.read(|queue, _| queue.resource_version().get()).await.expect("a version");
+        match delta {
+            DeltaKind::Deleted => present.remove(&key),
+            _ => present.insert(key, rv),
+        };
+        if readers.len() < 8 && step % 100 == 0 {
+            readers.push(TextReader::begin(&handle, present.clone()).await);
+        }
+        for reader in readers.iter_mut().filter(|_| rng.u8(..4) == 0) {
+            let limit = RowLimit { rows: rng.usize(1..5), bytes: usize::MAX, up_to: Rv::MAX };
+            reader.read(limit, &mut counts).await;
+        }
+    }
+    for reader in &mut readers {
+        while reader.copy != present {
+            // A shared page may lack the newest changes. They wake the reader.
+            if reader.read(LIMIT, &mut counts).await && reader.copy != present {
+                let woken = tokio::time::timeout(Duration::from_mins(1), reader.watcher.changed());
+                woken.await.expect("the reader is woken");
+            }
+        }
+    }
+    let [encoded, taken] = counts;
+    assert!(encoded * 2 < taken, "{encoded} of {taken} rows were encoded");
 }

@@ -148,7 +148,10 @@ mod tests {
         let small: Arc<str> = "{}".into();
         (0..=RECENT_MAX).for_each(|_| recent.add(&small, TextId::of(&small)));
         assert_eq!(recent.0.len(), RECENT_MAX);
-        assert!(recent.0.iter().all(|recent| recent.bytes == small.len()), "unused texts are forgotten first");
+        assert!(
+            recent.0.iter().all(|recent| recent.bytes == small.len()),
+            "unused texts are forgotten first"
+        );
     }
 
     #[test]

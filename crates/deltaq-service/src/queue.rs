@@ -6,6 +6,7 @@ pub(crate) mod feed_readers;
 pub(crate) mod follow_task;
 pub(crate) mod leftovers;
 mod line_limit;
+pub(crate) mod shared_pages;
 pub(crate) mod source_reports;
 pub(crate) mod waiters;
 
@@ -39,6 +40,7 @@ use self::feed_readers::{FeedReaders, LongReads, WatchLimits};
 use self::follow_task::{FollowReport, FollowTask};
 use self::leftovers::Leftovers;
 use self::line_limit::LineLimit;
+use self::shared_pages::PageRoom;
 use self::source_reports::SourceReports;
 use super::grants::Grants;
 use super::memory::HeldBytes;
@@ -97,6 +99,7 @@ pub(super) struct Context {
     pub(super) metrics: Arc<QueueMetrics>,
     pub(super) grants: Arc<dyn Grants>,
     pub(super) long_reads: Arc<LongReads>,
+    pub(super) page_room: PageRoom,
     pub(super) memory: Arc<Memory>,
     /// Wakes the recovery when a panic has lost the state of a queue.
     pub(super) panicked: Arc<Notify>,

@@ -30,6 +30,7 @@ use super::{Error, Incarnation, Memory, Name, QueueShare, lives, task};
 use crate::author::author;
 use crate::calls::commands::DryRun;
 use crate::queue::feed_readers::{LongReads, WatchLimits};
+use crate::queue::shared_pages::PageRoom;
 
 /// The limits on queues.
 #[derive(Clone, Debug)]
@@ -92,6 +93,7 @@ pub struct Registry {
     followers_changed: Notify,
     grants: Arc<dyn Grants>,
     long_reads: Arc<LongReads>,
+    page_room: PageRoom,
     memory: Arc<Memory>,
     /// Maximum number of followers that one token may set up.
     max_followers_per_token: usize,
@@ -179,6 +181,7 @@ impl Registry {
             followers_changed: Notify::new(),
             grants: Arc::new(Everyone),
             long_reads: Arc::default(),
+            page_room: PageRoom::default(),
             memory: Arc::default(),
             max_followers_per_token: usize::MAX,
             has_tasks: true,
@@ -454,6 +457,7 @@ impl Registry {
             metrics: self.metrics.of_queue(name),
             grants: self.grants.clone(),
             long_reads: self.long_reads.clone(),
+            page_room: self.page_room.clone(),
             memory: self.memory.clone(),
             panicked: self.panicked.clone(),
         }

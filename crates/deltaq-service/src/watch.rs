@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use bytes::Bytes;
 use deltaq_engine::delta::DeltaKind;
 use deltaq_engine::event::{Appended, Event, EventKind};
-use deltaq_engine::feed::{Backfill, NoRows, Position, RowLimit, RowPage};
+use deltaq_engine::feed::{Backfill, NoRows, Position, Row, RowLimit, RowPage};
 use deltaq_engine::id::Rv;
 use deltaq_engine::key::Key;
 use deltaq_engine::lives::Stray;
@@ -19,12 +20,14 @@ use deltaq_journal::record::{Decoder, Error as RecordError, LostObject, PastEven
 use deltaq_journal::recovery::on_own_thread;
 use deltaq_journal::store::{JournalRow, Segment};
 use deltaq_runtime::causes::with_causes;
+use deltaq_runtime::clock::whole_us;
 use parking_lot::MutexGuard;
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::Error;
 use super::metrics::LostPosition;
+use super::queue::shared_pages::SharedPage;
 use super::queue::{Handle, drop_in_background};
 
 /// Number of slots that are indexed in one critical section.
@@ -37,12 +40,11 @@ const BACKFILL_BYTES_MAX: u64 = 64 << 20;
 /// How often a reader extends the feed before it gives up. It needs several attempts only if the feed begins later
 /// each time.
 const BACKFILLS_MAX: usize = 3;
-/// After a wake-up, a reader is not woken again for this time multiplied by the number of readers of the view. So
-/// many readers of a constantly changing queue leave room for other work, and each reader gets several changes at
-/// once.
-const PAUSE_PER_READER: Duration = Duration::from_micros(25);
-/// The maximum of these waits.
-const PAUSE_MAX: Duration = Duration::from_millis(25);
+/// The readers of a constantly changing view read at most once in this time multiplied by their number. So they leave room for other work, and
+/// each of them gets several changes at once.
+const PAUSE_PER_READER: Duration = Duration::from_micros(100);
+/// The maximum of these times.
+const PAUSE_MAX: Duration = Duration::from_millis(100);
 /// How often the feeds of a queue are trimmed, and removed if they have no readers.
 const UPKEEP_PERIOD: Duration = Duration::from_secs(10);
 
@@ -241,6 +243,7 @@ impl Handle {
         state.queue.trim_feeds(self.now());
         for view in View::ALL {
             let readers = self.feed_readers.of(view);
+            readers.pages.clear();
             let is_used = readers.count.load(Ordering::Relaxed) > 0;
             let idle = Duration::from_micros(now_us.saturating_sub(readers.left_us.load(Ordering::Relaxed)));
             if !is_used && idle >= self.context.watch.idle {
@@ -343,7 +346,7 @@ impl Watcher {
         let Position { after, listing_since } = self.position;
         let handle = &self.handle;
         handle.build_feed(self.view).await?;
-        let nothing = RowLimit { rows: 0, bytes: 0 };
+        let nothing = RowLimit { rows: 0, bytes: 0, up_to: Rv::MAX };
         // The queue may be loaded again in the meantime, with a feed that begins later.
         let mut extended = Rv::ZERO;
         for _ in 0..BACKFILLS_MAX {
@@ -400,17 +403,11 @@ impl Watcher {
             }
         };
         commit.wait().await?;
-        self.position.after = page.next;
-        if !page.rows.is_empty() {
-            let changed_us = Some(self.changed_us).filter(|changed_us| *changed_us > 0);
-            let lag = changed_us.map(|changed_us| self.handle.clock().since(changed_us));
-            self.handle.metrics().record_rows(self.view, page.rows.len(), lag);
-        }
-        self.changed_us = 0;
+        self.advance(page.next, page.rows.len());
         if page.is_last {
             self.position.listing_since = None;
         }
-        if page.is_last || !page.rows.is_empty() {
+        if page.is_last || !page.rows.is_empty() || page.next >= limit.up_to {
             self.turn = None;
         } else {
             // The caller reads the next page at once, so this lets other connections of the thread run first.
@@ -420,6 +417,55 @@ impl Watcher {
             }
         }
         Ok(page)
+    }
+
+    /// The next rows as the text that `encode` makes of them, and whether there are no more. The readers of all keys share the text, so they
+    /// must all encode alike.
+    ///
+    /// # Errors
+    /// Same as [`Handle::watch`].
+    pub async fn read_text(
+        &mut self,
+        limit: RowLimit,
+        encode: impl FnOnce(&[Row]) -> Bytes,
+    ) -> Result<(Bytes, bool), Error> {
+        if self.filter != KeyFilter::default() || self.position.listing_since.is_some() {
+            let page = self.read(limit).await?;
+            return Ok((encode(&page.rows), page.is_last));
+        }
+        let handle = Arc::clone(&self.handle);
+        let readers = handle.feed_readers.of(self.view);
+        let after = self.position.after;
+        if let Some(page) = readers.pages.of(after) {
+            drop(handle.open()?);
+            // The reader must not wait for changes that the page may lack.
+            self.announced = self.announced.min(page.announced);
+            self.advance(page.next, page.rows);
+            return Ok((page.text.clone(), page.is_last));
+        }
+        let (announced, _) = readers.announced.newest();
+        let up_to = readers.pages.meeting_point(after).unwrap_or(limit.up_to);
+        let page = self.read(RowLimit { up_to, ..limit }).await?;
+        let text = encode(&page.rows);
+        let RowPage { rows, next, is_last } = page;
+        if !rows.is_empty() && readers.count.load(Ordering::Relaxed) > 1 {
+            // The copy takes as much memory as it has bytes.
+            let (rows, text) = (rows.len(), Bytes::copy_from_slice(&text));
+            let page = SharedPage { after, next, is_last, announced, rows, text };
+            readers.pages.keep(Arc::new(page), &handle.context.page_room);
+        }
+        Ok((text, is_last))
+    }
+
+    /// Moves the reader to `next`, with the rows up to there.
+    fn advance(&mut self, next: Rv, rows: usize) {
+        self.position.after = next;
+        if rows > 0 {
+            let changed_us = Some(self.changed_us).filter(|changed_us| *changed_us > 0);
+            let lag = changed_us.map(|changed_us| self.handle.clock().since(changed_us));
+            self.handle.metrics().record_rows(self.view, rows, lag);
+        }
+        self.changed_us = 0;
     }
 
     /// Waits until the view has changed since the last call. A call shortly after the last one may wait a little
@@ -433,7 +479,10 @@ impl Watcher {
         (self.announced, self.changed_us) = readers.announced.newest();
         let count = readers.count.load(Ordering::Relaxed);
         let pause = PAUSE_PER_READER.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
-        self.next_read = Instant::now() + pause.min(PAUSE_MAX).max(self.pause_min);
+        // All readers read at the multiples of the pause, because readers that are at one position share their pages.
+        let pause_us = whole_us(pause.min(PAUSE_MAX)).max(1);
+        let wait = Duration::from_micros(pause_us - self.handle.clock().monotonic_us() % pause_us);
+        self.next_read = Instant::now() + wait.max(self.pause_min);
     }
 
     /// The view that the reader reads.

@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use deltaq_engine::excerpt::Excerpt;
-use deltaq_engine::feed::{Row, RowLimit, RowPage};
+use deltaq_engine::feed::{Row, RowLimit};
 use deltaq_engine::id::Rv;
 use deltaq_engine::lives::LifeId;
 use deltaq_engine::view::View;
@@ -217,7 +217,7 @@ async fn next_page(
     rows: usize,
 ) -> Result<Page<WatchRow>, Problem> {
     let shutdown = watcher.handle().shutdown().clone();
-    let limit = RowLimit { rows, bytes: PAGE_BYTES_MAX };
+    let limit = RowLimit { rows, bytes: PAGE_BYTES_MAX, up_to: Rv::MAX };
     let ends = Instant::now() + wait;
     let is_listing = watcher.listing_since().is_some();
     let mut items = Vec::new();
@@ -280,43 +280,50 @@ impl Stream {
             let (url, version) = (self.context.public_url(), self.watcher.resource_version());
             self.write(&mut text, &wire::watch_expired(&problem, &url, &self.context.id, version), None);
         }
-        if let Err(problem) = on_behalf_of(self.author.clone(), self.fill(&mut text)).await {
-            self.has_ended = true;
-            let row = wire::watch_error(&problem, &self.context.public_url(), &self.context.id);
-            self.write(&mut text, &row, None);
+        match on_behalf_of(self.author.clone(), self.fill(&mut text)).await {
+            Ok(rows) if text.is_empty() => return Some((Ok(rows), self)),
+            Ok(_) => {}
+            Err(problem) => {
+                self.has_ended = true;
+                let row = wire::watch_error(&problem, &self.context.public_url(), &self.context.id);
+                self.write(&mut text, &row, None);
+            }
         }
         Some((Ok(text.into()), self))
     }
 
-    /// Waits for rows or for the time of a bookmark, and writes them.
-    async fn fill(&mut self, text: &mut Vec<u8>) -> Result<(), Problem> {
+    /// Waits for rows or for the time of a bookmark. Returns the rows, or adds them to `text` if there is more to send.
+    async fn fill(&mut self, text: &mut Vec<u8>) -> Result<Bytes, Problem> {
         let shutdown = self.watcher.handle().shutdown().clone();
-        let limit = RowLimit { rows: STREAMED_ROWS_MAX, bytes: STREAMED_PAGE_BYTES_MAX };
+        let limit = RowLimit { rows: STREAMED_ROWS_MAX, bytes: STREAMED_PAGE_BYTES_MAX, up_to: Rv::MAX };
         loop {
             // The token may have been revoked since.
             self.context.authorize_again()?;
             let since = self.watcher.listing_since();
-            let page = self.watcher.read(limit).await;
+            let page = self.read(limit, since).await;
             // Another node now owns the queue. The rows up to the position of this watch were durable before the
             // queue moved.
             let has_moved = matches!(page, Err(deltaq_service::Error::NotOwner));
-            let page = if has_moved { RowPage::default() } else { page? };
-            self.write_rows(text, &page.rows, since)?;
+            let (rows, is_last) = if has_moved { (Bytes::new(), false) } else { page? };
+            self.held = self.context.reserve_reply(text.len() + rows.len())?;
             let now = Instant::now();
             let is_listing = self.watcher.listing_since().is_some();
             let ends_list = since.is_some() && !is_listing;
             let is_stopping = shutdown.is_draining() || self.context.is_ended();
             self.has_ended = has_moved || is_stopping || now >= self.ends && !is_listing;
-            let is_due = ends_list || self.has_ended || page.is_last && now >= self.next_bookmark;
+            let is_due = ends_list || self.has_ended || is_last && now >= self.next_bookmark;
+            if !text.is_empty() || is_due && !rows.is_empty() {
+                text.extend_from_slice(&rows);
+            }
             // A bookmark guarantees that nothing is missing up to its version.
             if is_due && !is_listing {
                 self.write(text, &wire::watch_bookmark(self.watcher.resource_version(), ends_list), None);
             }
-            if !text.is_empty() || self.has_ended {
+            if !text.is_empty() || !rows.is_empty() || self.has_ended {
                 self.next_bookmark = now + self.bookmark;
-                return Ok(());
+                return Ok(rows);
             }
-            if page.is_last {
+            if is_last {
                 tokio::select! {
                     () = self.watcher.changed() => {}
                     () = tokio::time::sleep_until(self.next_bookmark.min(self.ends)) => {}
@@ -327,16 +334,22 @@ impl Stream {
         }
     }
 
-    /// Writes rows, if the limit of replies has room for them. The room is reserved before the rows are written, so a
-    /// refused reader uses no memory for them.
-    fn write_rows(&mut self, text: &mut Vec<u8>, rows: &[Row], since: Option<Rv>) -> Result<(), Problem> {
-        let bytes: usize = rows.iter().map(wire::row_bytes_max).sum();
-        self.held = self.context.reserve_reply(text.capacity() + bytes)?;
-        text.reserve_exact(bytes);
-        for row in rows {
-            self.write(text, &wire::watch_row(row), since);
+    /// The next rows as text, and whether there are no more.
+    async fn read(
+        &mut self,
+        limit: RowLimit,
+        since: Option<Rv>,
+    ) -> Result<(Bytes, bool), deltaq_service::Error> {
+        // The ids of events differ between watches.
+        if self.form == WatchForm::Events {
+            let page = self.watcher.read(limit).await?;
+            let mut text = Vec::with_capacity(page.rows.iter().map(wire::row_bytes_max).sum());
+            for row in &page.rows {
+                self.write(&mut text, &wire::watch_row(row), since);
+            }
+            return Ok((text.into(), page.is_last));
         }
-        Ok(())
+        self.watcher.read_text(limit, lines).await
     }
 
     /// Writes a row. `since` is the version at which the watch began, while it sends all keys.
@@ -351,9 +364,7 @@ impl Stream {
         } else {
             wire::push_line(text, row)
         };
-        if let Err(error) = encoded {
-            tracing::error!(%error, "a row could not be encoded");
-        }
+        report(encoded);
     }
 
     /// The id of the event with this version, see [`position`].
@@ -361,5 +372,20 @@ impl Stream {
         let life = self.watcher.handle().lives().id_of(version.max(since.unwrap_or_default()));
         let since = since.map(|since| format!("-{since}")).unwrap_or_default();
         format!("{life}-{version}{since}")
+    }
+}
+
+/// The rows as lines.
+fn lines(rows: &[Row]) -> Bytes {
+    let mut text = Vec::with_capacity(rows.iter().map(wire::row_bytes_max).sum());
+    for row in rows {
+        report(wire::push_line(&mut text, &wire::watch_row(row)));
+    }
+    text.into()
+}
+
+fn report(encoded: serde_json::Result<()>) {
+    if let Err(error) = encoded {
+        tracing::error!(%error, "a row could not be encoded");
     }
 }

@@ -12,6 +12,7 @@ use deltaq_runtime::clock::Clock;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedMutexGuard, Semaphore, SemaphorePermit};
 
+use super::shared_pages::SharedPages;
 use crate::author::author;
 
 /// The limits of the change feeds of a queue. By default nothing is kept.
@@ -103,6 +104,8 @@ pub(crate) struct ViewReaders {
     /// When the first of these changes happened, in microseconds of the monotonic clock.
     pub(crate) changed_us: AtomicU64,
     pub(crate) announced: Announcements,
+    /// The newest pages of the stream of all keys.
+    pub(crate) pages: SharedPages,
 }
 
 /// Wakes the readers of a view, in the order in which they began to wait. `tokio::sync::watch` wakes its readers in
