@@ -33,7 +33,7 @@ async fn run() -> Result<(), Failure> {
     let mut number = |default: usize| arguments.next().map_or(Ok(default), |text| text.parse::<usize>());
     let (keys, batch, concurrency) = (number(200_000)?, number(1_000)?, number(1_000)?);
     let queue = Client::at(url)?.queue("throughput");
-    queue.put(&json!({})).await?;
+    queue.put_settings(&json!({})).await?;
     for first in (0..keys).step_by(ADDED) {
         let objects =
             (first..keys.min(first + ADDED)).map(|number| json!({"key": format!("k{number}"), "n": number}));
@@ -47,7 +47,7 @@ async fn run() -> Result<(), Failure> {
     let (acknowledged, took) = (report.acknowledged, started.elapsed());
     let per_second = u128::from(acknowledged) * 1_000 / took.as_millis().max(1);
     println!("{acknowledged} keys in {took:.2?}: {per_second} keys/s");
-    queue.delete_queue(false).await?;
+    queue.delete_queue().await?;
     Ok(())
 }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::{Stream, StreamExt as _, poll_fn};
-use reqwest::{Method, Url};
+use http::Method;
+use reqwest::Url;
 use serde::Serialize;
 use tokio::sync::oneshot;
 
@@ -46,7 +47,7 @@ pub enum Body {
     /// Objects, one per line.
     Lines(Bytes),
     /// Objects, one per line, that are sent only once, however long that takes.
-    Ndjson(reqwest::Body),
+    Ndjson(Bytes),
     /// Objects, one per line, from a stream; created by [`Body::lines`].
     Pieces(Pieces),
 }
@@ -140,9 +141,14 @@ impl Call {
     /// Adds a condition: a header such as `if-match`. A call with a condition is not repeated after a lost reply,
     /// because the first attempt may have changed what the condition checks.
     #[must_use]
-    pub fn condition(mut self, name: &'static str, value: impl Into<String>) -> Self {
+    pub fn condition(self, name: &'static str, value: impl Into<String>) -> Self {
+        self.header(name, value).not_repeatable()
+    }
+
+    /// Adds a header.
+    pub(crate) fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.headers.push((name, value.into()));
-        self.not_repeatable()
+        self
     }
 
     /// The call for the page after this one.

@@ -17,7 +17,7 @@ use crate::call::{Accept, Body, Call};
 use crate::error::Error;
 use crate::retry::{Backoff, RetryOptions};
 use crate::servers::Servers;
-use crate::token::Token;
+use crate::token::{Token, TokenSource};
 
 /// Timeout for connecting, including the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -25,10 +25,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECT_TIMEOUT_OF_SEVERAL: Duration = Duration::from_secs(2);
 /// The header with the URL of the node that owns the queue, in the reply to a forwarded call.
 const OWNER: &str = "deltaq-owner";
-/// Timeout for the reply to a request, not including the `wait` of the request. If the body is a stream, the time
-/// begins after its last piece. The server's own limit, `server.request_timeout`, is shorter by default and does not
-/// apply to lists.
-const REPLY_TIMEOUT: Duration = Duration::from_mins(1);
 /// How much longer a list may take, because it may wait for other lists of its queue.
 pub(crate) const LIST_WAIT: Duration = Duration::from_mins(4);
 /// How long a connection may be silent before the operating system checks that the peer still exists.
@@ -39,7 +35,8 @@ const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 const NDJSON: HeaderValue = HeaderValue::from_static("application/x-ndjson");
 
 /// How to reach a server.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ClientOptions {
     /// The address, such as `http://127.0.0.1:7070`. A missing scheme means `http`. It may be the addresses of several nodes of
     /// one cluster, with commas between them: if a node can't be reached, the client goes on at the next one.
@@ -49,14 +46,37 @@ pub struct ClientOptions {
     /// A file with the token, instead of `token`. It is read again when the server refuses the token (401), so a token
     /// can be replaced while workers and informers run.
     pub token_file: Option<PathBuf>,
+    /// Instead of `token`: returns the token of each attempt, and is asked once more when the server refuses a token (401).
+    pub token_source: Option<TokenSource>,
     /// Certificates of authorities, in PEM, to trust instead of those of the system.
     pub ca_pem: Option<Vec<u8>>,
     /// A certificate and its key, in PEM, if the server asks for one.
     pub identity_pem: Option<Vec<u8>>,
     /// The name of the program in `User-Agent`.
     pub user_agent: Option<String>,
-    /// How the typed calls are repeated after failures.
+    /// How the typed calls are repeated after failures, and the pauses of workers and informers.
     pub retry: RetryOptions,
+    /// Timeout for the reply to a request, not including the `wait` of the request; 1 minute by default. If the body is a
+    /// stream, the time begins after its last piece. The server's own limit, `server.request_timeout`, is shorter by
+    /// default and does not apply to lists.
+    pub reply_timeout: Duration,
+}
+
+impl ClientOptions {
+    /// The defaults, for the server at this address.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            token: None,
+            token_file: None,
+            token_source: None,
+            ca_pem: None,
+            identity_pem: None,
+            user_agent: None,
+            retry: RetryOptions::default(),
+            reply_timeout: Duration::from_mins(1),
+        }
+    }
 }
 
 /// A client of one server, or of the nodes of one cluster. Clones share its connections.
@@ -92,7 +112,7 @@ impl Client {
     /// # Errors
     /// The address is not usable.
     pub fn at(url: impl Into<String>) -> Result<Self, Error> {
-        Self::new(ClientOptions { url: url.into(), ..ClientOptions::default() })
+        Self::new(ClientOptions::new(url))
     }
 
     /// A client with these options. Nothing is sent yet.
@@ -104,7 +124,7 @@ impl Client {
         let _installed = rustls::crypto::ring::default_provider().install_default();
         let servers = Servers::parse(&options.url)?;
         let connect_timeout = if servers.count() > 1 { CONNECT_TIMEOUT_OF_SEVERAL } else { CONNECT_TIMEOUT };
-        let tls = |source| Error::Tls { source };
+        let tls = |error: reqwest::Error| Error::Tls { source: error.into() };
         let mut http = reqwest::Client::builder()
             .http1_only()
             .redirect(Policy::none())
@@ -127,22 +147,23 @@ impl Client {
         if let Some(pem) = &options.identity_pem {
             http = http.identity(Identity::from_pem(pem).map_err(tls)?);
         }
-        let token = match options.token_file {
-            Some(path) => Token::of_file(path),
-            None => Token::of_text(options.token),
+        let token = match (options.token_source, options.token_file) {
+            (Some(source), _) => Ok(Token::of_source(source)),
+            (None, Some(path)) => Token::of_file(path),
+            (None, None) => Token::of_text(options.token),
         };
         Ok(Self {
             http: http.build().map_err(tls)?,
             servers: Arc::new(servers),
             token: Arc::new(token?),
             retry: options.retry,
-            reply_timeout: REPLY_TIMEOUT,
+            reply_timeout: options.reply_timeout,
             list_wait: LIST_WAIT,
         })
     }
 
     /// Sends a request once. If the client has several servers, and one of them can't be reached, drains, refuses every call
-    /// or is no deltaq server, the request goes to the next one. If the server refuses the token, and its file has another one now, the request is
+    /// or is no deltaq server, the request goes to the next one. If the server refuses the token, and there is another one now, the request is
     /// sent again with that one. Neither applies to a request whose body is a stream.
     ///
     /// # Errors
@@ -170,18 +191,20 @@ impl Client {
     }
 
     async fn send_to(&self, place: &Place, mut call: Call) -> Result<Reply, Error> {
-        let mut again = if self.token.is_in_file() { call.try_clone() } else { None };
+        let mut again = if self.token.may_change() { call.try_clone() } else { None };
+        let mut header = self.token.header().await?;
         loop {
-            let header = self.token.header();
             let error = match self.attempt(place, call, header.clone()).await {
                 Ok(reply) => return Ok(reply),
                 Err(error) => error,
             };
-            let is_replaced = error.is_unauthorized() && self.token.is_replaced(header.as_ref());
-            call = match again.take() {
-                Some(again) if is_replaced => again,
-                _ => return Err(error),
-            };
+            if !error.is_unauthorized() {
+                return Err(error);
+            }
+            self.token.refresh();
+            let present = self.token.header().await?;
+            let Some(again) = again.take().filter(|_| present != header) else { return Err(error) };
+            (call, header) = (again, present);
         }
     }
 
@@ -216,8 +239,7 @@ impl Client {
         request = match call.body {
             Body::Empty => request,
             Body::Json(text) => request.header(CONTENT_TYPE, JSON).body(text),
-            Body::Lines(text) => request.header(CONTENT_TYPE, NDJSON).body(text),
-            Body::Ndjson(body) => request.header(CONTENT_TYPE, NDJSON).body(body),
+            Body::Lines(text) | Body::Ndjson(text) => request.header(CONTENT_TYPE, NDJSON).body(text),
             Body::Pieces(pieces) => {
                 body_ended = Some(pieces.ended);
                 request.header(CONTENT_TYPE, NDJSON).body(pieces.body)
@@ -364,7 +386,7 @@ impl Place {
             }
         };
         let is_connect = error.is_connect();
-        let source = error.without_url();
+        let source = error.without_url().into();
         Err(if is_connect { Error::Connect { address, source } } else { Error::NoReply { address, source } })
     }
 

@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use deltaq_types::ProblemDocument;
 
+/// An error of another library, or of the application.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
 /// Why a request has no usable reply.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -33,6 +36,12 @@ pub enum Error {
         /// The error of the operating system.
         source: io::Error,
     },
+    /// The [`TokenSource`](crate::TokenSource) has no token. Nothing was sent.
+    #[error("there is no token")]
+    TokenSource {
+        /// The error of the source.
+        source: BoxError,
+    },
     /// The PEM text with the certificates of authorities contains no certificate.
     #[error("the certificates of authorities (PEM) have no certificate")]
     NoAuthority,
@@ -40,7 +49,7 @@ pub enum Error {
     #[error("can't set up TLS")]
     Tls {
         /// The error of the HTTP client.
-        source: reqwest::Error,
+        source: BoxError,
     },
     /// There is no connection to the server.
     #[error("can't connect to {address}")]
@@ -48,7 +57,7 @@ pub enum Error {
         /// The address of the server.
         address: String,
         /// The error of the HTTP client.
-        source: reqwest::Error,
+        source: BoxError,
     },
     /// The connection broke, or the reply did not come in time. The request may have taken effect.
     #[error("no reply from {address}; the request may have taken effect")]
@@ -56,7 +65,7 @@ pub enum Error {
         /// The address of the server.
         address: String,
         /// The error of the HTTP client.
-        source: reqwest::Error,
+        source: BoxError,
     },
     /// A watch was silent for too long, or the server was silent for too long after it had received a request.
     #[error("nothing came from {address} for {silence:?}; a request may have taken effect")]
@@ -200,7 +209,7 @@ impl Error {
             || match self {
                 Self::Problem(problem) => problem.status >= 500,
                 Self::NotDeltaq { status, .. } => *status >= 500,
-                Self::Reply { .. } => true,
+                Self::Reply { .. } | Self::TokenSource { .. } => true,
                 _ => false,
             }
     }

@@ -91,7 +91,7 @@ pub enum InformerError {
 pub struct Informer<T = RawObject> {
     watch: Watch,
     queue: Queue,
-    resync_period: Option<Duration>,
+    resync: Option<Duration>,
     observer: Observer,
     shared: Arc<Shared<T>>,
 }
@@ -121,7 +121,7 @@ impl Queue {
         Informer {
             watch: self.watch(),
             queue: self.clone(),
-            resync_period: None,
+            resync: None,
             observer: Box::new(|_| {}),
             shared: Arc::new(shared),
         }
@@ -159,8 +159,8 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Informer<T> {
 
     /// Calls `on_update` for every object of the store each time this period has passed.
     #[must_use]
-    pub fn resync_period(mut self, period: Duration) -> Self {
-        self.resync_period = Some(period.max(RESYNC_MIN));
+    pub fn resync(mut self, period: Duration) -> Self {
+        self.resync = Some(period.max(RESYNC_MIN));
         self
     }
 
@@ -228,10 +228,10 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Informer<T> {
     }
 
     async fn watch_for_ever(&self) -> InformerError {
-        let mut backoff = Backoff::default();
+        let mut backoff = Backoff::from(self.queue.client().retry());
         let mut watch = self.watch.clone();
         let mut listing = Some(Listing::default());
-        let mut resync_at = self.resync_period.map(|period| Instant::now() + period);
+        let mut resync_at = self.resync.map(|period| Instant::now() + period);
         loop {
             let end = self.read_connection(&mut watch, &mut listing, &mut backoff, &mut resync_at).await;
             let error = match end {
@@ -272,8 +272,8 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Informer<T> {
             let row = tokio::select! {
                 row = rows.next() => row?,
                 () = until(*resync_at) => {
-                    self.shared.resync();
-                    *resync_at = self.resync_period.map(|period| Instant::now() + period);
+                    self.shared.resync_all();
+                    *resync_at = self.resync.map(|period| Instant::now() + period);
                     continue;
                 }
             };
@@ -382,7 +382,7 @@ impl<T: Send + Sync + 'static> Shared<T> {
 
     /// Calls `on_update` for each object with the object itself. If a change of a key waits, the handler gets only
     /// that change.
-    fn resync(&self) {
+    fn resync_all(&self) {
         let deliveries = self.deliveries.lock();
         for object in self.store.snapshot().0 {
             let (key, old) = (object.key.clone(), Some(object.clone()));
@@ -413,7 +413,10 @@ impl<T> fmt::Debug for Handlers<T> {
 
 impl<T> fmt::Debug for Informer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Informer").field("watch", &self.watch).finish_non_exhaustive()
+        f.debug_struct("Informer")
+            .field("watch", &self.watch)
+            .field("resync", &self.resync)
+            .finish_non_exhaustive()
     }
 }
 

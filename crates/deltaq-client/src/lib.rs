@@ -18,20 +18,21 @@ mod worker;
 
 pub use self::call::{Body, Call};
 pub use self::client::{Client, ClientOptions, Reply};
-pub use self::error::Error;
+pub use self::error::{BoxError, Error};
 pub use self::informer::{
     Deleted, DeletedFinalStateUnknown, Handler, Handlers, Informer, InformerError, InformerNotice, Object,
     Registration, Store, SyncSignal, wait_for_cache_sync,
 };
 pub use self::list::List;
 pub use self::queue::{
-    Add, Close, Delete, Deltas, GetObject, ListQueues, Pop, Producer, Queue, ReplaceOptions, Rows, Selection,
-    Synced, Update, View, Watch,
+    Add, Close, Delete, DeleteQueue, Deltas, GetObject, ListQueues, PatchSettings, Pop, Producer,
+    PutSettings, Queue, ReplaceOptions, Rows, Selection, Synced, Update, View, Watch,
 };
 pub use self::reflector::{Event, Reflector, ReflectorError, ReflectorOptions, Report, Step};
 pub use self::retry::{Backoff, ReflectorBackoff, RetryOptions, pauses_without_queue};
+pub use self::token::TokenSource;
 pub use self::worker::{Job, Loss, Notice, Outcome, Worker, WorkerReport};
 pub use deltaq_types as types;
-pub use reqwest::Method;
+pub use http::Method;
 pub use serde_json::value::RawValue;
 pub use tokio_util::sync::CancellationToken;

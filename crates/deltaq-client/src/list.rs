@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use crate::error::Error;
 use crate::request::{Request, Sent, send, setter};
 
-/// A list. Awaiting it returns one [`Page`]; [`List::stream`] yields the entries of all pages. [`List::page_size`]
+/// A list. Awaiting it returns one [`Page`]; [`List::stream`] yields the entries of all pages. [`List::limit`]
 /// and [`List::continue_after`] apply to every list. The server refuses the other parameters for lists that do not
 /// support them.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl<T> List<T> {
 
     setter!(number
         /// Maximum number of entries in a page, up to 5,000; 500 by default.
-        page_size "limit");
+        limit "limit");
     setter!(text
         /// Continues after the page with this `continue`.
         continue_after "continue");

@@ -9,11 +9,11 @@ mod watch;
 
 use std::sync::Arc;
 
-use reqwest::Method;
+use http::Method;
 
 pub(crate) use self::consume::random_id;
 pub use self::consume::{Pop, Selection};
-pub use self::manage::{Close, ListQueues};
+pub use self::manage::{Close, DeleteQueue, ListQueues, PatchSettings, PutSettings};
 pub use self::produce::{Add, Delete, Deltas, Update};
 pub use self::producer::{Producer, ReplaceOptions};
 pub use self::read::{GetObject, Synced};
@@ -30,7 +30,7 @@ pub struct Queue {
 
 impl Client {
     /// The queue of this name. No request is sent: a queue that does not exist is created by its first produce call
-    /// or by [`Queue::put`].
+    /// or by [`Queue::put_settings`].
     #[must_use]
     pub fn queue(&self, name: impl Into<Arc<str>>) -> Queue {
         Queue { client: self.clone(), name: name.into() }

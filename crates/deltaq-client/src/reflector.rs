@@ -52,6 +52,7 @@ pub enum Event {
 
 /// The options of a [`Reflector`].
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ReflectorOptions {
     /// The queue.
     pub queue: String,

@@ -111,6 +111,14 @@ macro_rules! setter {
             self
         }
     };
+    // A header.
+    (header $(#[$doc:meta])* $name:ident $header:literal) => {
+        $(#[$doc])*
+        pub fn $name(mut self, value: impl Into<String>) -> Self {
+            self.request = self.request.map(|call| call.header($header, value));
+            self
+        }
+    };
     // The number of a call, with which a repeated call has no effect.
     (numbered $(#[$doc:meta])* $name:ident $parameter:literal) => {
         $(#[$doc])*
@@ -159,6 +167,11 @@ macro_rules! requests {
 /// Sends a request and reads the document of its reply.
 pub(crate) async fn send<T: serde::de::DeserializeOwned>(request: Request) -> Result<T, Error> {
     request.client.request(request.call?).await
+}
+
+/// Sends a request whose reply has no document.
+pub(crate) async fn send_nothing(request: Request) -> Result<(), Error> {
+    request.client.request_nothing(request.call?).await
 }
 
 pub(crate) use {requests, setter};

@@ -1,7 +1,7 @@
 //! The server as a whole.
 
 use deltaq_types::{Info, NodeList};
-use reqwest::Method;
+use http::Method;
 use serde_json::Value;
 
 use crate::call::Call;

@@ -24,8 +24,10 @@ pub use self::job::{Job, Loss, Outcome};
 use crate::error::Error;
 use crate::queue::Queue;
 
+/// Maximum number of keys in one pop.
+const POP_MAX: u64 = 1_000;
 /// Timeout for the last calls of a worker that is stopping.
-const LAST_CALLS: Duration = Duration::from_secs(5);
+pub(crate) const LAST_CALLS: Duration = Duration::from_secs(5);
 
 type Observer = Arc<dyn Fn(&Notice<'_>) + Send + Sync>;
 
@@ -35,7 +37,7 @@ pub struct Worker {
     queue: Queue,
     name: String,
     concurrency: usize,
-    batch: u64,
+    batch: Option<u64>,
     lease_duration: Option<Duration>,
     wait: Duration,
     with_known: bool,
@@ -106,14 +108,14 @@ pub struct WorkerReport {
 }
 
 impl Queue {
-    /// A worker of this queue, which runs one handler at a time and takes one key at a time.
+    /// A worker of this queue, which runs one handler at a time.
     #[must_use]
     pub fn worker(&self) -> Worker {
         Worker {
             queue: self.clone(),
-            name: format!("{}:{}", env!("CARGO_PKG_NAME"), std::process::id()),
+            name: format!("{}-{:06x}", std::process::id(), fastrand::u32(..1 << 24)),
             concurrency: 1,
-            batch: 1,
+            batch: None,
             lease_duration: None,
             wait: Duration::from_secs(20),
             with_known: false,
@@ -127,25 +129,31 @@ impl Queue {
 }
 
 impl Worker {
-    /// The name of the worker, shown with its leases.
+    /// The name of the worker, shown with its leases; by default the process and a random part.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// Number of handlers that run at the same time, at least 1.
+    /// Number of handlers that run at the same time, at least 1; 1 by default.
     #[must_use]
     pub fn concurrency(mut self, handlers: usize) -> Self {
         self.concurrency = handlers.max(1);
         self
     }
 
-    /// Maximum number of keys in one pop, from 1 to 1,000. Keys that wait for a handler are leased as well.
+    /// Maximum number of keys in one pop, from 1 to 1,000; [`Worker::concurrency`] by default. Keys that wait for a handler are
+    /// leased as well.
     #[must_use]
     pub fn batch(mut self, keys: u64) -> Self {
-        self.batch = keys.max(1);
+        self.batch = Some(keys.max(1));
         self
+    }
+
+    /// Maximum number of keys in one pop.
+    fn keys_of_pop(&self) -> u64 {
+        self.batch.unwrap_or_else(|| POP_MAX.min(u64::try_from(self.concurrency).unwrap_or(POP_MAX)))
     }
 
     /// The length of the leases, from 1s to 12h; by default the setting of the queue.
@@ -229,6 +237,16 @@ impl Worker {
 
 impl fmt::Debug for Worker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Worker").field("queue", &self.queue).field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Worker")
+            .field("queue", &self.queue)
+            .field("name", &self.name)
+            .field("concurrency", &self.concurrency)
+            .field("batch", &self.keys_of_pop())
+            .field("lease_duration", &self.lease_duration)
+            .field("wait", &self.wait)
+            .field("grace", &self.grace)
+            .field("with_known", &self.with_known)
+            .field("with_diff", &self.with_diff)
+            .finish_non_exhaustive()
     }
 }

@@ -206,8 +206,7 @@ impl Task {
         }
         let mut known = self.known.take();
         let queue = self.client.queue(self.settings.queue.as_str());
-        let objects_before =
-            || queue.latest().source(self.name.as_str()).page_size(1_000).stream().map(object);
+        let objects_before = || queue.latest().source(self.name.as_str()).limit(1_000).stream().map(object);
         let produced = async {
             let listed = self.source.list_checked(&output, keys_before, &mut known, objects_before);
             if let Err(error) = Box::pin(listed).await {
@@ -354,7 +353,7 @@ impl Task {
                     let value = value.map_err(|error| source::Error::because("create is not JSON", error))?;
                     settings.insert(name.clone(), value);
                 }
-                let created = match queue.put(&settings).only_new().await {
+                let created = match queue.put_settings(&settings).if_absent().await {
                     // Another program has created the queue in the meantime.
                     Err(error) if error.code() == Some("precondition-failed") => queue.get().await,
                     created => created,
@@ -524,7 +523,7 @@ mod tests {
     fn a_task_after_a_panic_is_in_step_once_a_list_is_accepted() {
         let settings = "[sources.s]\nqueue = \"q\"\n[sources.s.files]\npath = \"/nowhere\"\n";
         let settings: settings::Reflect = toml::from_str(settings).unwrap();
-        let options = ClientOptions { url: "http://127.0.0.1:9".to_owned(), ..ClientOptions::default() };
+        let options = ClientOptions::new("http://127.0.0.1:9");
         let (mut metrics, client) = (Metrics::new(), Client::new(options).unwrap());
         let plan = Plan::new("s", &settings.sources["s"], client, metrics.add("s", "q"), Clock::system());
         let broken = source::Error::new("a file is broken").into();

@@ -59,15 +59,14 @@ impl Connection {
             _ => None,
         };
         let ca_pem = self.ca_file.as_deref().map(|path| read_pem(path, "--ca-file", "CERTIFICATE"));
-        let options = ClientOptions {
-            url: self.url.clone().or_else(config::client_url).unwrap_or_else(|| DEFAULT_URL.to_owned()),
-            token: config::client_token(),
-            token_file: self.token_file.clone(),
-            ca_pem: ca_pem.transpose()?.map(String::into_bytes),
-            identity_pem: identity_pem.map(String::into_bytes),
-            user_agent: Some(concat!("deltaq/", env!("CARGO_PKG_VERSION")).to_owned()),
-            retry,
-        };
+        let url = self.url.clone().or_else(config::client_url).unwrap_or_else(|| DEFAULT_URL.to_owned());
+        let mut options = ClientOptions::new(url);
+        options.token = config::client_token();
+        options.token_file.clone_from(&self.token_file);
+        options.ca_pem = ca_pem.transpose()?.map(String::into_bytes);
+        options.identity_pem = identity_pem.map(String::into_bytes);
+        options.user_agent = Some(concat!("deltaq/", env!("CARGO_PKG_VERSION")).to_owned());
+        options.retry = retry;
         Client::new(options).map_err(|error| match error {
             Error::TokenFile { path, source } => Failure::Read { name: named(&path, "--token-file"), source },
             error => error.into(),

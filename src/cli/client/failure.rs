@@ -204,6 +204,7 @@ fn code_of(error: &Error) -> u8 {
         },
         Error::Token
         | Error::TokenFile { .. }
+        | Error::TokenSource { .. }
         | Error::NoAuthority
         | Error::Tls { .. }
         | Error::NotDeltaq { .. }

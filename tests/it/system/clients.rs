@@ -40,10 +40,10 @@ fn list(objects: usize, bytes: usize) -> Vec<io::Result<Event>> {
 
 /// Makes every call of a queue.
 async fn call_everything(queue: &Queue) -> Result<(), Error> {
-    queue.put(&json!({"indexes": {"by_city": "/city"}})).only_new().await?;
+    queue.put_settings(&json!({"indexes": {"by_city": "/city"}})).if_absent().await?;
     let (settings, etag) = queue.settings().await?;
-    queue.patch(&json!({"max_failures": 5})).if_match(&etag).await?;
-    let lost = queue.put(&settings).if_match(&etag).await.expect_err("the settings have changed");
+    queue.patch_settings(&json!({"max_failures": 5})).if_match(&etag).await?;
+    let lost = queue.put_settings(&settings).if_match(&etag).await.expect_err("the settings have changed");
     assert_eq!(lost.code(), Some("precondition-failed"));
     queue.get().await?;
     queue.status().await?;
@@ -94,7 +94,7 @@ async fn call_everything(queue: &Queue) -> Result<(), Error> {
     assert_eq!(queue.redrive(Selection::All, None).await?.keys, 1);
     queue.discard(Selection::Keys(&["a"]), None).await?;
     read_everything(queue).await?;
-    queue.close().wait_for("none").await?;
+    queue.close().at_once().await?;
     queue.reopen().await?;
     queue.purge().await?;
     Ok(())
@@ -102,14 +102,14 @@ async fn call_everything(queue: &Queue) -> Result<(), Error> {
 
 async fn read_everything(queue: &Queue) -> Result<(), Error> {
     queue.add(&json!({"key": "ready", "city": "Rome"})).await?;
-    assert!(queue.items().state("ready,delayed,leased,parked").page_size(1).stream().count().await > 1);
+    assert!(queue.items().state("ready,delayed,leased,parked").limit(1).stream().count().await > 1);
     queue.item("ready").await?;
     queue.explain("ready").await?;
     queue.latest().prefix("r").await?;
-    queue.latest_of("ready").min_resource_version(queue.get().await?.status.resource_version).await?;
+    queue.latest_object("ready").min_resource_version(queue.get().await?.status.resource_version).await?;
     let known = queue.known().index("by_city", "Rome").wait(Duration::from_secs(10)).await?;
     let known = known.items.first().map(|object| object.key.clone());
-    queue.known_of(known.as_deref().unwrap_or("a")).await?;
+    queue.known_object(known.as_deref().unwrap_or("a")).await?;
     queue.indexes().await?;
     queue.index_values("by_city").await?;
     queue.history("a").await?;
@@ -134,14 +134,14 @@ async fn every_operation_has_a_typed_method() {
     let client = client(&service);
     call_everything(&client.queue("q")).await.expect("each call succeeds");
     let keys = client.queue("keys");
-    keys.put(&json!({"mode": "keys"})).await.expect("a queue");
+    keys.put_settings(&json!({"mode": "keys"})).await.expect("a queue");
     keys.add_key("a").rate_limited().await.expect("a key");
     let popped = keys.pop().wait(Duration::from_secs(5)).await.expect("a pop");
     let lease_ids: Vec<_> = popped.items.iter().map(|item| item.lease.id.as_str()).collect();
     keys.done(&lease_ids, Some(Duration::from_mins(1))).await.expect("a done");
     client.queue("seeded").seed(Body::Json(r#"[{"object":{"key":"a"}}]"#.into())).await.expect("a seed");
-    client.list_queues().prefix("q").await.expect("a list");
-    client.queue("q").delete_queue(false).await.expect("the queue is deleted");
+    client.queues().prefix("q").await.expect("a list");
+    client.queue("q").delete_queue().await.expect("the queue is deleted");
     client.info().await.expect("the server");
     assert!(client.nodes().await.expect("the nodes").nodes.is_empty());
     client.livez().await.expect("it lives");
@@ -370,11 +370,8 @@ async fn a_producer_knows_a_restart_from_a_restore_if_it_may_ask() {
     let service = restartable(folder.path(), SocketAddr::from(([127, 0, 0, 1], 0))).await;
     let listen = service.api;
     let queue = |token: &str| {
-        let options = ClientOptions {
-            url: listen.to_string(),
-            token: Some(token.to_owned()),
-            ..ClientOptions::default()
-        };
+        let mut options = ClientOptions::new(listen.to_string());
+        options.token = Some(token.to_owned());
         Client::new(options).expect("an address").queue("q")
     };
     let change = DeltaCall {

@@ -52,7 +52,7 @@ pub(crate) async fn run(queue: Queue, stop: CancellationToken) -> Result<(), Fai
         });
     }
     if let Some(period) = duration_setting("RESYNC")? {
-        informer = informer.resync_period(period);
+        informer = informer.resync(period);
     }
     if let Some(interval) = duration_setting("BOOKMARK")? {
         informer = informer.bookmark(interval);

@@ -56,12 +56,9 @@ async fn run() -> Result<(), Failure> {
 }
 
 fn queue() -> Result<Queue, Failure> {
-    let mut options = ClientOptions {
-        url: required("DELTAQ_URL")?,
-        token: setting("DELTAQ_TOKEN"),
-        token_file: setting("DELTAQ_TOKEN_FILE").map(Into::into),
-        ..ClientOptions::default()
-    };
+    let mut options = ClientOptions::new(required("DELTAQ_URL")?);
+    options.token = setting("DELTAQ_TOKEN");
+    options.token_file = setting("DELTAQ_TOKEN_FILE").map(Into::into);
     if let Some(attempts) = setting("MAX_ATTEMPTS") {
         options.retry = RetryOptions { attempts: attempts.parse()?, ..options.retry };
     }

@@ -110,7 +110,7 @@ async fn call(queue: &Queue, command: &Value) -> Result<(u64, bool), Error> {
         Some("update") => produced!(queue.update(objects)),
         Some("delete") => produced!(queue.delete_key(key)),
         Some("purge") => queue.purge().await.map(|_| (0, false)),
-        Some("remove") => queue.delete_queue(false).await.map(|()| (0, false)),
+        Some("remove") => queue.delete_queue().await.map(|()| (0, false)),
         _ => {
             let list = Body::Json(Value::from(objects).to_string().into());
             let replaced: Replaced = queue.replace(None, &ReplaceOptions::default(), list).await?;

@@ -32,8 +32,8 @@ async fn call(queue: &Queue, command: &Value) -> Result<(Value, Value), Error> {
             let item = queue.item(key).await?;
             (json!(item.key), json!(item.deltas.last().map(|delta| &delta.object)))
         }
-        Some("latest") => of_view(queue.latest_of(key).await?),
-        Some("known") => of_view(queue.known_of(key).await?),
+        Some("latest") => of_view(queue.latest_object(key).await?),
+        Some("known") => of_view(queue.known_object(key).await?),
         Some("explain") => (json!(queue.explain(key).await?.key), Value::Null),
         _ => {
             let events = queue.history(key).await?.items;

@@ -4,19 +4,16 @@ use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
 
 use futures_util::stream::iter;
+use http::Method;
 use parking_lot::Mutex;
-use reqwest::Method;
 use tokio::time::timeout;
 
 use super::*;
 
 #[test]
 fn a_token_with_a_line_break_is_refused() {
-    let options = |token: &str| ClientOptions {
-        url: "localhost:1".to_owned(),
-        token: Some(token.to_owned()),
-        ..ClientOptions::default()
-    };
+    let options =
+        |token: &str| ClientOptions { token: Some(token.to_owned()), ..ClientOptions::new("localhost:1") };
     assert!(Client::new(options("abc\n")).is_ok(), "the line break at the end of a file is ignored");
     assert!(matches!(Client::new(options("a\nb")), Err(Error::Token)));
 }
@@ -80,7 +77,7 @@ async fn a_token_that_is_replaced_in_its_file_is_used_after_a_refusal() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("token");
     let (url, accepted, seen) = server_with_token();
-    let options = ClientOptions { url, token_file: Some(file.clone()), ..ClientOptions::default() };
+    let options = ClientOptions { token_file: Some(file.clone()), ..ClientOptions::new(url) };
     assert!(matches!(Client::new(options.clone()), Err(Error::TokenFile { .. })), "there is no file");
     std::fs::write(&file, "one\n").unwrap();
     let client = Client::new(options.clone()).unwrap();
@@ -121,9 +118,35 @@ async fn a_token_that_is_replaced_in_its_file_is_used_after_a_refusal() {
 }
 
 #[tokio::test]
+async fn a_token_source_is_asked_for_each_attempt_and_again_after_a_refusal() {
+    let (url, accepted, seen) = server_with_token();
+    "two".clone_into(&mut accepted.lock());
+    let tokens = Arc::new(Mutex::new(vec!["one", "two", "two\n"]));
+    let left = Arc::clone(&tokens);
+    let source = TokenSource::new(move || {
+        let token = left.lock().pop();
+        async move { token.map(str::to_owned).ok_or("no identity provider") }
+    });
+    let client =
+        Client::new(ClientOptions { token_source: Some(source), ..ClientOptions::new(url) }).unwrap();
+    client.info().await.unwrap_err();
+    assert_eq!(*seen.lock(), ["two"], "the reply is no document");
+    tokens.lock().push("one");
+    client.info().await.unwrap_err();
+    assert_eq!(*seen.lock(), ["two", "one", "two"]);
+    tokens.lock().clear();
+    let error = client.info().await.unwrap_err();
+    assert!(
+        matches!(error, Error::TokenSource { .. }) && error.is_temporary() && !error.is_retryable(),
+        "{error}"
+    );
+    assert_eq!(seen.lock().len(), 3, "nothing was sent without a token");
+}
+
+#[tokio::test]
 async fn a_queue_is_not_deleted_twice() {
     let (client, requests) = silent_server();
-    let reply = client.queue("q").delete_queue(false).await;
+    let reply = client.queue("q").delete_queue().await;
     assert!(reply.is_err_and(|error| error.is_outcome_unknown()));
     while requests.lock().is_empty() {
         sleep(Duration::from_millis(10)).await;
@@ -240,7 +263,7 @@ async fn a_server_that_is_alive_is_waited_for() {
     });
     let (second, seen) = web(200, "{}");
     let url = format!("{slow},{second}");
-    let options = ClientOptions { url, token: Some("secret".to_owned()), ..ClientOptions::default() };
+    let options = ClientOptions { token: Some("secret".to_owned()), ..ClientOptions::new(url) };
     let mut client = Client::new(options).unwrap();
     Arc::get_mut(&mut client.servers).unwrap().silence = Duration::from_millis(50);
     client.fetch::<serde_json::Value>(Call::new(Method::GET, ["v1", "info"])).await.unwrap();

@@ -107,6 +107,12 @@ impl<T> Store<T> {
         self.state.read().objects.values().cloned().collect()
     }
 
+    /// The keys of all objects, in no particular order.
+    #[must_use]
+    pub fn keys(&self) -> Vec<String> {
+        self.state.read().objects.keys().map(ToString::to_string).collect()
+    }
+
     /// The number of objects.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -6,7 +6,7 @@ use deltaq_types::duration::format;
 use deltaq_types::{
     KeysBody, KeysCount, LeasesBody, ParkedError, PopBody, Popped, SettleBody, SettleCall, SettledList,
 };
-use reqwest::Method;
+use http::Method;
 use serde::Serialize;
 
 use super::Queue;

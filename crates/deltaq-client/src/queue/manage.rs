@@ -1,20 +1,17 @@
 //! A queue as a whole: settings, status, delivery.
 
 use deltaq_types::{PurgedDocument, QueueDocument, QueuePage, QueueSettings, QueueStatus};
-use reqwest::Method;
+use http::Method;
 use serde::Serialize;
 
 use super::Queue;
 use crate::client::Client;
 use crate::error::Error;
-use crate::request::{Request, requests, send};
+use crate::request::{Request, requests, send, send_nothing};
 
 requests! {
     /// Closes a queue: pops drain it, then get `queue-closed`.
     Close -> QueueDocument = send {
-        /// With `none`, pops end as soon as no key is ready. By default (`leases`), they also wait for delayed and
-        /// leased keys.
-        wait_for text "wait_for";
         /// Waits until no key is ready, delayed or leased.
         drain flag "drain";
         /// With [`Close::drain`]: the maximum wait.
@@ -25,27 +22,40 @@ requests! {
         /// Applies only if the settings have this entity tag; otherwise the error is `precondition-failed`.
         if_match condition "if-match";
         /// Applies only if no queue has the name; otherwise the error is `precondition-failed`.
-        only_new any "if-none-match";
+        if_absent any "if-none-match";
     }
     /// Changes settings of a queue.
     PatchSettings -> QueueDocument = send {
         /// Applies only if the settings have this entity tag; otherwise the error is `precondition-failed`.
         if_match condition "if-match";
     }
+    /// Deletes a queue.
+    DeleteQueue -> () = send_nothing {
+        /// Detaches the followers of the queue. Otherwise they refuse the call.
+        force flag "force";
+    }
     /// A page of the list of queues, by name.
     ListQueues -> QueuePage = send {
         /// Only names that begin with this text.
         prefix text "prefix";
         /// Maximum number of entries in a page, up to 5,000; 500 by default.
-        page_size number "limit";
+        limit number "limit";
         /// Continues after the page with this `continue`.
         continue_after text "continue";
     }
 }
 
+impl Close {
+    /// Ends pops as soon as no key is ready. By default, they also wait for delayed and leased keys.
+    pub fn at_once(mut self) -> Self {
+        self.request = self.request.query("wait_for", "none");
+        self
+    }
+}
+
 impl Client {
     /// The queues of the server.
-    pub fn list_queues(&self) -> ListQueues {
+    pub fn queues(&self) -> ListQueues {
         let call = crate::call::Call::new(Method::GET, ["v1", "queues"]);
         ListQueues { request: Request::new(self.clone(), call) }
     }
@@ -54,19 +64,19 @@ impl Client {
 impl Queue {
     /// Creates the queue, or replaces all of its settings: a setting that is missing or null in the document gets its
     /// default. See [`QueueSettings`] for the settings.
-    pub fn put(&self, settings: &(impl Serialize + ?Sized)) -> PutSettings {
+    pub fn put_settings(&self, settings: &(impl Serialize + ?Sized)) -> PutSettings {
         // A repeated call sets the same settings.
         let call = self.call(Method::PUT, []).repeatable();
         PutSettings { request: Request::new(self.client().clone(), call).json(settings) }
     }
 
     /// Changes the settings that the document names: objects are merged, null restores a default.
-    pub fn patch(&self, settings: &(impl Serialize + ?Sized)) -> PatchSettings {
+    pub fn patch_settings(&self, settings: &(impl Serialize + ?Sized)) -> PatchSettings {
         let call = self.call(Method::PATCH, []).repeatable();
         PatchSettings { request: Request::new(self.client().clone(), call).json(settings) }
     }
 
-    /// The settings of the queue, as [`put`](Self::put) takes them, with their entity tag.
+    /// The settings of the queue, as [`put_settings`](Self::put_settings) takes them, with their entity tag.
     ///
     /// # Errors
     /// The call failed.
@@ -90,13 +100,10 @@ impl Queue {
         self.client().request(self.call(Method::GET, ["status"])).await
     }
 
-    /// Deletes the queue with all its contents. With `detaches_followers`, a queue that others follow is deleted, too.
-    ///
-    /// # Errors
-    /// The call failed. The call is not repeated after a lost reply, because a new queue may have the name by then.
-    pub async fn delete_queue(&self, detaches_followers: bool) -> Result<(), Error> {
-        let call = self.call(Method::DELETE, []).switch("force", detaches_followers);
-        self.client().request_nothing(call).await
+    /// Deletes the queue with all its contents. The call is not repeated after a lost reply, because a new queue may have the
+    /// name by then.
+    pub fn delete_queue(&self) -> DeleteQueue {
+        DeleteQueue { request: Request::new(self.client().clone(), self.call(Method::DELETE, [])) }
     }
 
     /// Stops delivery.

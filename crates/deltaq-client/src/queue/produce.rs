@@ -3,7 +3,7 @@
 use deltaq_types::{
     DeltaCall, ForgetBody, KeysCount, Produced, Replaced, SourceChange, SourceDocument, SourceReport,
 };
-use reqwest::Method;
+use http::Method;
 use serde::Serialize;
 
 use super::{Queue, ReplaceOptions};
@@ -27,6 +27,8 @@ requests! {
         max_wait duration "max_wait";
         /// How much earlier than they did the keys count as arrived, instead of the setting: `10m`, or `-10m` for later.
         head_start text "head_start";
+        /// The W3C trace that led to the call.
+        traceparent header "traceparent";
         /// The key of a single object that does not contain it.
         key text "key";
         /// Mode keys: the keys wait as after a failure, and the call counts as a failure. It is not repeated after a
@@ -47,6 +49,8 @@ requests! {
         max_wait duration "max_wait";
         /// How much earlier than they did the keys count as arrived, instead of the setting: `10m`, or `-10m` for later.
         head_start text "head_start";
+        /// The W3C trace that led to the call.
+        traceparent header "traceparent";
         /// The key of a single object that does not contain it.
         key text "key";
     }
@@ -62,6 +66,8 @@ requests! {
         max_wait duration "max_wait";
         /// How much earlier than they did the keys count as arrived, instead of the setting: `10m`, or `-10m` for later.
         head_start text "head_start";
+        /// The W3C trace that led to the call.
+        traceparent header "traceparent";
         /// The key of a single object that does not contain it.
         key text "key";
     }
@@ -73,6 +79,8 @@ requests! {
         sequence numbered "sequence";
         /// Leaves out entries with an invalid object instead of failing, however many they are. The reply names the first 10.
         skip_invalid flag "skip_invalid";
+        /// The W3C trace that led to the call.
+        traceparent header "traceparent";
     }
 }
 

@@ -1,7 +1,7 @@
 //! Produce calls with sequence numbers.
 
 use deltaq_types::{DeltaCall, Produced, QueueDocument, Replaced};
-use reqwest::Method;
+use http::Method;
 use serde::de::DeserializeOwned;
 
 use super::Queue;

@@ -5,7 +5,7 @@ use deltaq_types::{
     SourceDocument, SyncedDocument, WorkerDocument,
 };
 use futures_util::stream::StreamExt as _;
-use reqwest::Method;
+use http::Method;
 
 use super::Queue;
 use crate::error::Error;
@@ -67,7 +67,7 @@ impl Queue {
     }
 
     /// The newest object of a key.
-    pub fn latest_of(&self, key: &str) -> GetObject {
+    pub fn latest_object(&self, key: &str) -> GetObject {
         self.object("latest", key)
     }
 
@@ -77,7 +77,7 @@ impl Queue {
     }
 
     /// The object of a key that workers have acknowledged.
-    pub fn known_of(&self, key: &str) -> GetObject {
+    pub fn known_object(&self, key: &str) -> GetObject {
         self.object("known", key)
     }
 
@@ -108,7 +108,7 @@ impl Queue {
     /// # Errors
     /// The call failed.
     pub async fn source(&self, name: &str) -> Result<Option<SourceDocument>, Error> {
-        let mut sources = Box::pin(self.sources().page_size(PAGE).stream());
+        let mut sources = Box::pin(self.sources().limit(PAGE).stream());
         while let Some(source) = sources.next().await {
             match source {
                 Ok(source) if source.source == name => return Ok(Some(source)),

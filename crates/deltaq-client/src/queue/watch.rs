@@ -8,7 +8,7 @@ use std::time::Duration;
 use deltaq_types::WatchRow;
 use deltaq_types::duration::format;
 use futures_util::stream::{Stream, try_unfold};
-use reqwest::Method;
+use http::Method;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Queue;
@@ -286,6 +286,12 @@ mod tests {
     use crate::client::{Client, ClientOptions};
     use crate::retry::RetryOptions;
 
+    #[test]
+    fn streams_may_be_shared_between_threads() {
+        const fn is_sync(_: &impl Sync) {}
+        is_sync(&Client::at("http://localhost:7070").unwrap().queue("q").watch().stream());
+    }
+
     #[tokio::test]
     async fn connections_that_end_without_a_row_are_repeated_with_pauses_and_then_an_error() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -304,7 +310,7 @@ mod tests {
         });
         let second = Duration::from_secs(1);
         let retry = RetryOptions { first: second, max: second, attempts: 4, total: second * 60 };
-        let client = Client::new(ClientOptions { url, retry, ..ClientOptions::default() }).unwrap();
+        let client = Client::new(ClientOptions { retry, ..ClientOptions::new(url) }).unwrap();
         let mut rows = Box::pin(client.queue("q").watch().stream());
         assert!(matches!(rows.next().await, Some(Err(Error::Silence { .. }))));
         assert_eq!(requests.load(Ordering::Relaxed), 4);

@@ -7,7 +7,7 @@ use deltaq_types::{
     LeaseOutcome, LeasesBody, PopBody, Popped, SettleBody, SettleCall, SettleResult, SettledDocument,
     SettledList,
 };
-use reqwest::Method;
+use http::Method;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -117,7 +117,7 @@ impl Worker {
 
     /// Sends a call until its outcome is known. Repeating a call of a worker never changes its effect.
     async fn repeat<T: DeserializeOwned>(&self, call: impl Fn() -> Call) -> Result<T, Error> {
-        let mut backoff = Backoff::default();
+        let mut backoff = Backoff::from(self.queue.client().retry());
         loop {
             let error = match self.queue.client().fetch_results(call()).await {
                 Ok(reply) => return Ok(reply),

@@ -133,7 +133,7 @@ impl Outcome {
         }
     }
 
-    pub(super) fn settle(self, lease_id: String) -> SettleCall {
+    pub(crate) fn settle(self, lease_id: String) -> SettleCall {
         let (how, delay, floor, error) = match self {
             Self::Ack => (SettleAs::Ack, None, false, None),
             Self::Nack { delay, floor, error } => (SettleAs::Nack, delay, floor, error),
@@ -162,10 +162,10 @@ impl<T: Into<Self>, E: fmt::Display> From<Result<T, E>> for Outcome {
     }
 }
 
-/// The text, cut to the longest error that the server accepts.
-fn bounded(mut error: String) -> String {
-    error.truncate(error.floor_char_boundary(ERROR_BYTES_MAX));
-    error
+/// The end of the text, which says more than its beginning, cut to the longest error that the server accepts.
+fn bounded(error: String) -> String {
+    let start = error.ceil_char_boundary(error.len().saturating_sub(ERROR_BYTES_MAX));
+    error.get(start..).unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
@@ -183,10 +183,12 @@ mod tests {
     #[test]
     fn the_server_takes_every_outcome() {
         let delay = Some(Duration::MAX);
-        let error = Some("é".repeat(5_000));
+        let error = Some(format!("{}end", "🙂".repeat(5_000)));
         let nack = Outcome::Nack { delay, floor: true, error }.settle("a".to_owned());
         assert_eq!((nack.delay.as_deref(), nack.floor), (Some("366d"), Some(true)));
-        assert!(nack.error.is_some_and(|error| error.len() <= ERROR_BYTES_MAX && error.ends_with('é')));
+        let error = nack.error.expect("an error");
+        assert!(error.len() <= ERROR_BYTES_MAX && error.ends_with("🙂end"));
+        assert!(error.len() > ERROR_BYTES_MAX - 4);
         assert_eq!(Outcome::Done { delay }.settle("a".to_owned()).delay.as_deref(), Some("366d"));
     }
 }

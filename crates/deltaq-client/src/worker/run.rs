@@ -16,13 +16,11 @@ use tokio_util::sync::CancellationToken;
 use super::calls::{Extended, Pop, is_without_queue};
 use super::job::{Job, Loss, Outcome};
 use super::leases::{Held, Leases, Slot};
-use super::{LAST_CALLS, Notice, Worker, WorkerReport};
+use super::{LAST_CALLS, Notice, POP_MAX, Worker, WorkerReport};
 use crate::error::Error;
 use crate::panic;
 use crate::retry::Backoff;
 
-/// Maximum number of keys in one pop.
-const POP_MAX: u64 = 1_000;
 /// Maximum number of settles in one call.
 const SETTLE_MAX: usize = 1_000;
 /// Timeout of an extension. Other leases wait for its end.
@@ -158,7 +156,7 @@ where
             let pop = if worker.settles_at_once {
                 Pop::new(POP_MAX.min(free as u64), Vec::new())?
             } else {
-                Pop::new(worker.batch, self.next_settles())?
+                Pop::new(worker.keys_of_pop(), self.next_settles())?
             };
             let pop = Arc::new(pop);
             self.may_have_keys = false;

@@ -49,14 +49,11 @@ impl Queue {
             std::fs::read(path)
                 .map_err(|error| Error::because(format!("can't read {}", path.display()), error))
         };
-        let options = ClientOptions {
-            url: settings.url.clone(),
-            token_file: settings.token_file.clone(),
-            ca_pem: settings.ca_file.as_deref().map(read).transpose()?,
-            user_agent: Some(concat!("deltaq-reflect/", env!("CARGO_PKG_VERSION")).to_owned()),
-            retry: RETRY,
-            ..ClientOptions::default()
-        };
+        let mut options = ClientOptions::new(settings.url.clone());
+        options.token_file.clone_from(&settings.token_file);
+        options.ca_pem = settings.ca_file.as_deref().map(read).transpose()?;
+        options.user_agent = Some(concat!("deltaq-reflect/", env!("CARGO_PKG_VERSION")).to_owned());
+        options.retry = RETRY;
         let client = Client::new(options).map_err(|error| Error::because("the source", error))?;
         Ok(client.queue(settings.queue.as_str()))
     }
