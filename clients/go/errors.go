@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
+
 	"time"
 )
 
@@ -239,12 +241,12 @@ func retryAfter(err error) time.Duration {
 // errorText is the text of an error in a form that the server accepts: UTF-8, and only the end of a long text, because the end says more.
 func errorText(err error) string {
 	text := strings.ToValidUTF8(err.Error(), "\uFFFD")
-	runes := []rune(text)
-	if len(runes) > errorRunesMax {
-		text = string(runes[len(runes)-errorRunesMax:])
+	start := max(0, len(text)-errorBytesMax)
+	for start < len(text) && !utf8.RuneStart(text[start]) {
+		start++
 	}
-	return text
+	return text[start:]
 }
 
-// errorRunesMax is the longest error of a failed key, in characters. The server takes 4,096 bytes.
-const errorRunesMax = 1000
+// errorBytesMax is the longest error of a failed key, which is that of the server. The end of a longer one is sent, because it says more.
+const errorBytesMax = 4096

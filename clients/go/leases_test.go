@@ -141,7 +141,7 @@ func TestOutcomes(t *testing.T) {
 		{&Done{Delay: time.Hour}, `{"as":"done","lease_id":"l","delay":"1h0m0s"}`},
 		{&Release{}, `{"as":"release","lease_id":"l"}`},
 		{errors.New("file \xff.txt"), `{"as":"nack","lease_id":"l","error":"file ` + "\uFFFD" + `.txt"}`},
-		{errors.New(long + "end"), `{"as":"nack","lease_id":"l","error":"` + strings.Repeat("ä", 997) + `end"}`},
+		{errors.New(long + "end"), `{"as":"nack","lease_id":"l","error":"` + strings.Repeat("ä", 2046) + `end"}`},
 	} {
 		got, err := encode((&Job{PoppedItem: PoppedItem{Lease: Lease{ID: "l"}}}).settle(row.err))
 		if err != nil || string(got) != row.want {

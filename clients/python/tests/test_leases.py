@@ -8,7 +8,7 @@ from dataclasses import replace
 from deltaq import Ack, Delta, Done, Item, Lease, LeaseLost, Nack, Reject, RetryOptions
 from deltaq.leases import SETTLE_AFTER_SECONDS, Held, Leases, extend_policy
 from deltaq.models import Settled
-from deltaq.outcomes import DONE_ELSEWHERE, ERROR_LENGTH_MAX, outcome_of
+from deltaq.outcomes import DONE_ELSEWHERE, ERROR_BYTES_MAX, outcome_of
 
 
 def item(name: str, lease_ms: int = 3000) -> Item:
@@ -196,7 +196,9 @@ class Outcomes(unittest.TestCase):
 
     def test_long_errors_are_cut(self) -> None:
         self.assertEqual(outcome_of(Nack("x" * 5000 + "end"), ITEM).settle("a")["error"][-4:], "xend")
-        self.assertEqual(len(outcome_of(Nack("x" * 5000), ITEM).settle("a")["error"]), ERROR_LENGTH_MAX)
+        self.assertEqual(len(outcome_of(Nack("x" * 5000), ITEM).settle("a")["error"]), ERROR_BYTES_MAX)
+        emoji = outcome_of(Nack("\N{GRINNING FACE}" * 5000 + "end"), ITEM).settle("a")["error"]
+        self.assertEqual(emoji, "\N{GRINNING FACE}" * 1023 + "end")
 
 
 if __name__ == "__main__":

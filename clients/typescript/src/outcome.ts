@@ -44,8 +44,8 @@ export function Release(): Outcome {
 const SETTLE_AS = new Set(["ack", "done", "nack", "reject", "release"]);
 /** The longest delay of a key, in milliseconds. */
 const DELAY_MS_MAX = 366 * 86_400_000;
-/** Maximum length of the error of a failure, in characters. Only the end of a longer text is sent, because the end says more. The server takes 4,096 bytes. */
-export const ERROR_LENGTH_MAX = 1_000;
+/** Maximum size of the error of a failure, in bytes, which is that of the server. Only the end of a longer text is sent, because the end says more. */
+export const ERROR_BYTES_MAX = 4_096;
 
 /** The outcome of a handler that has thrown this error. */
 export function thrown(error: unknown): Outcome {
@@ -67,10 +67,14 @@ export function bounded(outcome: Outcome): Outcome {
         return outcome;
     }
     // In a program without types, `error` may be an `Error`.
-    const characters = [...messageOf(outcome.error)];
-    const text = characters.slice(-ERROR_LENGTH_MAX).join("");
-    // Encoding replaces lone surrogates.
-    return { ...outcome, error: new TextDecoder().decode(new TextEncoder().encode(text)) };
+    const bytes = new TextEncoder().encode(messageOf(outcome.error));
+    let start = Math.max(0, bytes.length - ERROR_BYTES_MAX);
+    // The cut may be in a character, whose other bytes begin with the bits 10.
+    while (((bytes[start] ?? 0) & 0xc0) === 0x80) {
+        start += 1;
+    }
+    // Encoding has replaced lone surrogates.
+    return { ...outcome, error: new TextDecoder().decode(bytes.subarray(start)) };
 }
 
 /** Throws if the value is not an outcome, or if the server would refuse its delay. */

@@ -21,7 +21,7 @@ const SETTLE_MAX = 10_000;
 /** How long aborted handlers may take to end, in milliseconds. */
 const ABORTED_MS = 1_000;
 /** How long the last settles may take after the stop and the grace period, in milliseconds. */
-const LAST_SETTLES_MS = 5_000;
+export const LAST_SETTLES_MS = 5_000;
 
 /** The longest random pause after the stop, in milliseconds. */
 const STOPPING_PAUSE_MS_MAX = 500;

@@ -82,6 +82,11 @@ export class Worker<T> {
         this.#options = { ...given, batch: given.batch ?? (isBatch ? BATCH : Math.min(given.concurrency ?? 1, 1_000)) };
     }
 
+    /** @internal */
+    get options(): Defaults<WorkerOptions> {
+        return this.#options;
+    }
+
     /** A worker whose handler gets up to `batch` keys at once. `concurrency` is the number of batches. */
     static batches<T>(queue: Queue<T>, handler: BatchHandler<T>, options?: WorkerOptions): Worker<T> {
         return new Worker(queue, handler, options, true);

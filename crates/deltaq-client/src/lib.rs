@@ -13,6 +13,8 @@ mod request;
 mod retry;
 mod server;
 mod servers;
+#[cfg(test)]
+mod table;
 mod token;
 mod worker;
 

@@ -330,7 +330,7 @@ def pop(
     queue: str,
     *,
     wait: Duration = 0,
-    max: int = 1,
+    max: int | None = None,
     lease_duration: Duration | None = None,
     worker: str | None = None,
     id: str | None = None,
@@ -338,8 +338,8 @@ def pop(
     with_diff: bool = False,
     settle: Sequence[Json] = (),
 ) -> Call[Popped]:
-    """Settles earlier leases, and then leases up to `max` keys. A repeat with the same `id` returns the same leases. The default `id` is a new one. With
-    `with_known`, items have the object that was acknowledged last, and with `with_diff` the difference from it to the newest one."""
+    """Settles earlier leases, and then leases up to `max` keys, by default one. A repeat with the same `id` returns the same leases. The default `id` is
+    a new one. With `with_known`, items have the object that was acknowledged last, and with `with_diff` the difference from it to the newest one."""
     query = {
         "max": max,
         "lease_duration": None if lease_duration is None else duration_text(lease_duration),

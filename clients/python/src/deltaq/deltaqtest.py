@@ -36,9 +36,9 @@ class Server:
     ) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="deltaqtest-"))
         self._log = self._folder / "log"
-        told = self._folder / "ready"
+        ready_file = self._folder / "ready"
         store = ["--in-memory"] if data_dir is None else ["--data-dir", str(data_dir)]
-        options = ["--listen", listen, "--metrics-listen", "", "--ready-file", str(told), "--log-level", "warn", *store]
+        options = ["--listen", listen, "--metrics-listen", "", "--ready-file", str(ready_file), "--log-level", "warn", *store]
         try:
             with open(self._log, "wb") as log:
                 command = [find() if binary is None else str(binary), "serve", *options]
@@ -48,7 +48,7 @@ class Server:
             raise
         try:
             #: The URL for a `Client`.
-            self.url = self._wait(told, time.monotonic() + ready)
+            self.url = self._wait(ready_file, time.monotonic() + ready)
         except BaseException:
             self.kill()
             raise
@@ -84,11 +84,11 @@ class Server:
         self._process.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _wait(self, told: Path, until: float) -> str:
+    def _wait(self, ready_file: Path, until: float) -> str:
         while True:
             # The file appears with its whole text.
-            if told.exists():
-                return f"http://{json.loads(told.read_text())['api']}"
+            if ready_file.exists():
+                return f"http://{json.loads(ready_file.read_text())['api']}"
             if self._process.poll() is not None:
                 raise RuntimeError(f"the deltaq server did not start:\n{self.log()}")
             if time.monotonic() > until:

@@ -8,8 +8,8 @@ from .durations import Duration, delay_text
 from .json import Json
 from .models import Item
 
-#: Maximum length of an error text, in characters. Only the end of a longer text is sent, because the end says more.
-ERROR_LENGTH_MAX = 1000
+#: Maximum length of an error text, in bytes of UTF-8, which is that of the server. Only the end of a longer text is sent, because the end says more.
+ERROR_BYTES_MAX = 4096
 #: The error of a key whose handler has returned Done, although its queue is not of mode keys.
 DONE_ELSEWHERE = "Done is only for queues of mode keys, and this queue has another mode"
 
@@ -90,7 +90,7 @@ def error_text(error: object, text_of: Callable[[object], str] = str) -> str:
     except Exception as failure:
         text = f"{type(failure).__name__} while the text of the error was made"
     # The name of a file that is not UTF-8 contains lone surrogates, which UTF-8 can't encode.
-    return text[-ERROR_LENGTH_MAX:].encode("utf-8", "replace").decode()
+    return text.encode("utf-8", "replace")[-ERROR_BYTES_MAX:].decode("utf-8", "ignore")
 
 
 def outcome_of(result: object, item: Item) -> Outcome:
