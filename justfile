@@ -130,9 +130,9 @@ generated-client:
 python-client:
     ./scripts/python-client.sh
 
-# The Go client: format, lints, tests and scenarios with the race detector.
+# The Go client and its module for client-go: format, lints, tests and scenarios with the race detector.
 go-client:
-    ./scripts/go-client.sh --staticcheck
+    ./scripts/go-client.sh --all
 
 # The wheel and the packages for npm that bring the program, also with twine, pnpm and yarn.
 program-packages:

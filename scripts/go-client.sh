@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks clients/go: format, vet, tests and examples with the race detector, and the scenarios of all clients. With --staticcheck, which takes half a
-# minute to build, also staticcheck. DELTAQ_BIN is the server; without it, target/debug/deltaq is built.
+# Checks clients/go and clients/go/clientgo: format, vet, tests and examples with the race detector, and the scenarios of all clients. With --all, which
+# takes longer to build, also staticcheck. DELTAQ_BIN is the server; without it, target/debug/deltaq is built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/server.sh
@@ -25,7 +25,7 @@ if [ "${minor%%.*}" -lt 23 ]; then
     PATH=$("target/$package/bin/go" env GOROOT)/bin:$PATH
 fi
 tools=$PWD/target/go
-# Nothing is fetched: the client needs no other module.
+# The client needs no other module. The modules of the others are fetched from the Go proxy, or are in the cache.
 export GOTOOLCHAIN=local GOFLAGS=-mod=readonly
 cd clients/go
 unformatted=$(gofmt -l .)
@@ -33,12 +33,15 @@ if [ -n "$unformatted" ]; then
     echo "gofmt would change: $unformatted" >&2
     exit 1
 fi
-if [ "${1:-}" = --staticcheck ]; then
+modules=(. clientgo)
+if [ "${1:-}" = --all ]; then
     GOBIN=$tools go install "$staticcheck"
-    "$tools/staticcheck" ./...
 fi
-# This also vets. The standard library is compiled only once, with the race detector.
-go test -race -vet=all -count=1 ./...
+for module in "${modules[@]}"; do
+    if [ "${1:-}" = --all ]; then (cd "$module" && "$tools/staticcheck" ./...); fi
+    # This also vets. The standard library is compiled only once, with the race detector.
+    (cd "$module" && go test -race -vet=all -count=1 ./...)
+done
 go build -race -o "$tools/scenarios" ./scenarios
 cd ../..
 # A program with the race detector waits for a second at its end. Most scenarios wait most of the time, so many run at once.

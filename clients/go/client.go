@@ -114,6 +114,16 @@ func New(url string, options *Options) (*Client, error) {
 // Close closes the idle connections. Running calls go on.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
+// Logger returns the logger of the options, for packages that are built on this one.
+func (c *Client) Logger() *slog.Logger { return c.log }
+
+// WithRetry returns a client that repeats failed calls in another way. Both have the same connections, servers and tokens.
+func (c *Client) WithRetry(options RetryOptions) *Client {
+	other := *c
+	other.retry = options.withDefaults()
+	return &other
+}
+
 // Queue returns the queue with this name. Nothing is sent.
 func (c *Client) Queue(name string) *Queue { return &Queue{client: c, name: name} }
 

@@ -297,6 +297,8 @@ type WatchOptions struct {
 	// Bookmark is the interval of bookmarks while nothing changes, from 1 s to 1 m. A stream that is silent for two and a half of these intervals is lost.
 	// Zero means 15 s.
 	Bookmark time.Duration
+	// Opened is called once the server has accepted the watch, before the first row. Nil means nothing.
+	Opened func()
 }
 
 func (options *WatchOptions) query() url.Values {

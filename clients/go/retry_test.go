@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -133,6 +135,50 @@ func TestDurations(t *testing.T) {
 	for _, text := range []string{"", "d", "7", "1dd", "1e30d", "NaNd", "7 days"} {
 		if got, err := ParseDuration(text); err == nil {
 			t.Errorf("%q is %v", text, got)
+		}
+	}
+}
+
+func TestAClientMayHaveOtherRetries(t *testing.T) {
+	var attempts atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(writer http.ResponseWriter, _ *http.Request) {
+		attempts.Add(1)
+		writer.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	defer server.Close()
+	client, err := New(server.URL, &Options{Retry: RetryOptions{First: time.Nanosecond, Max: time.Nanosecond, Attempts: 3}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, each := range []struct {
+		client *Client
+		want   int64
+	}{{client.WithRetry(RetryOptions{Attempts: 1}), 1}, {client, 3}} {
+		attempts.Store(0)
+		if _, err := each.client.Info(context.Background()); err == nil || attempts.Load() != each.want {
+			t.Errorf("%d attempts instead of %d: %v", attempts.Load(), each.want, err)
+		}
+	}
+}
+
+func TestAWatchSaysThatItHasBegun(t *testing.T) {
+	isAccepted := false
+	server := httptest.NewServer(http.HandlerFunc(func(writer http.ResponseWriter, _ *http.Request) {
+		if !isAccepted {
+			writer.WriteHeader(http.StatusForbidden)
+		}
+	}))
+	defer server.Close()
+	client, err := New(server.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, isAccepted = range []bool{false, true} {
+		isOpen := false
+		for range client.Queue("q").Watch(context.Background(), &WatchOptions{Opened: func() { isOpen = true }}) {
+		}
+		if isOpen != isAccepted {
+			t.Errorf("it has begun: %v", isOpen)
 		}
 	}
 }

@@ -44,6 +44,9 @@ func (q *Queue) watch(ctx context.Context, options *WatchOptions, yield func(*Wa
 	}
 	defer exchange.done()
 	defer response.Body.Close()
+	if options.Opened != nil {
+		options.Opened()
+	}
 	patience := or(options.Bookmark, bookmarkDefault) * silentHalves / 2
 	silent := time.AfterFunc(patience, func() { exchange.cancel(fmt.Errorf("%w: the stream is silent for %v", errSilence, patience)) })
 	defer silent.Stop()
