@@ -141,7 +141,7 @@ impl Outcome {
             Self::Done { delay } => (SettleAs::Done, delay, false, None),
             Self::Release => (SettleAs::Release, None, false, None),
         };
-        let error = error.map(|error| bounded(error).into());
+        let error = error.map(|error| bounded(&error).into());
         let delay = delay.map(|delay| format(delay.min(DELAY_MAX)).into());
         SettleCall { delay, floor: floor.then_some(true), error, ..SettleCall::new(lease_id, how) }
     }
@@ -163,9 +163,9 @@ impl<T: Into<Self>, E: fmt::Display> From<Result<T, E>> for Outcome {
 }
 
 /// The end of the text, which says more than its beginning, cut to the longest error that the server accepts.
-fn bounded(error: String) -> String {
+fn bounded(error: &str) -> &str {
     let start = error.ceil_char_boundary(error.len().saturating_sub(ERROR_BYTES_MAX));
-    error.get(start..).unwrap_or_default().to_owned()
+    error.get(start..).unwrap_or_default()
 }
 
 #[cfg(test)]
