@@ -130,7 +130,7 @@ generated-client:
 python-client:
     ./scripts/python-client.sh
 
-# The Go client and its module for client-go: format, lints, tests and scenarios with the race detector.
+# The Go client and its modules for client-go and controller-runtime: format, lints, tests and scenarios with the race detector.
 go-client:
     ./scripts/go-client.sh --all
 

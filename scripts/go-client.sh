@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks clients/go and clients/go/clientgo: format, vet, tests and examples with the race detector, and the scenarios of all clients. With --all, which
-# takes longer to build, also staticcheck. DELTAQ_BIN is the server; without it, target/debug/deltaq is built.
+# takes minutes to build, also staticcheck and clients/go/controllerruntime. DELTAQ_BIN is the server; without it, target/debug/deltaq is built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/server.sh
@@ -35,6 +35,7 @@ if [ -n "$unformatted" ]; then
 fi
 modules=(. clientgo)
 if [ "${1:-}" = --all ]; then
+    modules+=(controllerruntime)
     GOBIN=$tools go install "$staticcheck"
 fi
 for module in "${modules[@]}"; do
