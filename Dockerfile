@@ -3,11 +3,12 @@
 # Build: docker build -t deltaq .
 # Run:   docker run --rm -p 127.0.0.1:7070:7070 -v deltaq:/data deltaq serve --insecure
 #        or with tokens: -v ./tokens.toml:/etc/deltaq/tokens.toml:ro -e DELTAQ_ACCESS__TOKENS_FILE=/etc/deltaq/tokens.toml
-#        The user of the image, 65532 (nonroot), must be able to read the file: chown 65532 tokens.toml
+#        The user of the image, 65532, must be able to read the file: chown 65532 tokens.toml
 #        Without tokens, the server takes only requests for localhost, IP addresses and the name deltaq; for other names:
 #        -e DELTAQ_SERVER__ALLOWED_HOSTS=NAME
 
-FROM rust:1.95-slim-trixie AS build
+# Rust for musl links a static program, as the one of the releases.
+FROM rust:1.95-alpine AS build
 WORKDIR /build
 COPY . .
 # The image has the right toolchain; rust-toolchain.toml would also fetch rustfmt and clippy.
@@ -18,12 +19,13 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
     cargo build --profile dist --locked --bin deltaq \
     && cp target/dist/deltaq /usr/local/bin/deltaq
 # A volume inherits its owner from the folder at its mount point.
-RUN mkdir --mode=0700 /data
+RUN mkdir /data
 
-# Only glibc: no shell, no package manager.
-FROM gcr.io/distroless/cc-debian13:nonroot
+# Only the program and the authorities of TLS: no C library, no shell, no package manager.
+FROM scratch
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 COPY --from=build /usr/local/bin/deltaq /usr/local/bin/deltaq
-COPY --from=build --chown=nonroot:nonroot /data /data
+COPY --from=build --chown=65532:65532 /data /data
 COPY config/deltaq.toml /etc/deltaq/deltaq.toml
 
 # Loopback inside a container is unreachable from outside, so the server listens on all addresses and `docker run -p` decides who
@@ -35,7 +37,8 @@ ENV DELTAQ_CONFIG=/etc/deltaq/deltaq.toml \
     DELTAQ_SERVER__ALLOWED_HOSTS=deltaq
 EXPOSE 7070 7071
 VOLUME /data
-USER nonroot
+# A number, so that Kubernetes can see that it is not root.
+USER 65532:65532
 
 # SIGTERM drains: waiting pops are answered and running requests finish. The timeout must exceed server.shutdown_timeout:
 # docker stop --timeout 40.

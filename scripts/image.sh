@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Builds the image of the Dockerfile with podman and checks it: it starts, serves on a published port, requires its tokens, keeps its data on the
-# volume, reports its health, and stops cleanly.
+# Builds the image of the Dockerfile with podman and checks it: it has only the files that it should, starts with a read-only root, serves on a
+# published port, requires its tokens, keeps its data on the volume, reports its health, and stops cleanly.
 #
-#     scripts/image.sh            builds with the base images of their registries, and keeps the image as localhost/deltaq
-#     scripts/image.sh BINARY     needs no registry: the base images are stand-ins, and `cargo` in the build stage copies BINARY instead of
-#                                 compiling. Keeps nothing. The stand-in of the final image has only the C library of this machine.
+#     scripts/image.sh            builds with the base image of its registry, and keeps the image as localhost/deltaq
+#     scripts/image.sh BINARY     needs no registry: the base image is a stand-in, and `cargo` in the build stage copies BINARY instead of
+#                                 compiling. Keeps nothing. The C library that BINARY may need is mounted into the containers.
 #
 # Exits with 77 if this machine can't run containers. Needs root or rootless podman, curl and jq.
 set -euo pipefail
@@ -36,19 +36,19 @@ finish() {
 trap finish EXIT
 
 # A folder with these programs and files of this machine, and the libraries that they need, becomes an image.
-stand_in() { # image, user, path...
-    local image=$1 user=$2 root path
-    shift 2
+stand_in() { # image, path...
+    local image=$1 root path
+    shift
     root=$(mktemp -d "$work/stand-in.XXXXXX")
     chmod 755 "$root"
     mkdir -p "$root/etc" "$root/tmp"
-    printf 'root:x:0:0::/:/bin/sh\nnonroot:x:65532:65532::/home/nonroot:/sbin/nologin\n' > "$root/etc/passwd"
-    printf 'root:x:0:\nnonroot:x:65532:\n' > "$root/etc/group"
+    printf 'root:x:0:0::/:/bin/sh\n' > "$root/etc/passwd"
+    printf 'root:x:0:\n' > "$root/etc/group"
     for path; do
         if [ -x "$path" ]; then ldd "$path" 2> /dev/null | grep -o '/[^ ]*' || true; fi
         echo "$path"
     done | sort -u | while read -r path; do install -D "$path" "$root/${target_of[$path]:-$path}"; done
-    tar --create --directory "$root" --owner 0 --group 0 . | "${podman[@]}" import --quiet --change "USER $user" - "$image" > /dev/null
+    tar --create --directory "$root" --owner 0 --group 0 . | "${podman[@]}" import --quiet - "$image" > /dev/null
 }
 declare -A target_of=()
 
@@ -86,18 +86,26 @@ END
     chmod 755 "$work/cargo"
     target_of=(["$work/cargo"]=usr/local/bin/cargo ["$work/sources"]=sources ["$binary"]=binary)
     mapfile -t bases < <(sed -n 's/^FROM \([^ ]*\).*/\1/p' Dockerfile)
+    [ "${bases[*]:1}" = scratch ] || fail "the image is not FROM scratch"
     # An engine that can't store an image, or can't run its shell with a published port, can't check anything.
-    stand_in "${bases[0]}" root /bin/sh /bin/cp /bin/mkdir /bin/rm "$work/cargo" "$work/sources" "$binary" ||
+    stand_in "${bases[0]}" /bin/sh /bin/cp /bin/mkdir /bin/rm /etc/ssl/certs/ca-certificates.crt "$work/cargo" "$work/sources" "$binary" ||
         unavailable "podman can't store an image here"
     if ! said=$("${podman[@]}" run --rm "${run_options[@]}" --publish 127.0.0.1::7070 "${bases[0]}" /bin/sh -c 'echo runs' 2>&1) || [ "$said" != runs ]; then
         unavailable "podman can't run a container with a published port here: $said"
     fi
-    libraries=$(ldd "$binary" | grep -o '/[^ ]*' || true)
-    # shellcheck disable=SC2086 # one path a word
-    stand_in "${bases[1]}" 65532 $libraries
+    for library in $(ldd "$binary" | grep -o '/[^ ]*' || true); do run_options+=(--volume "$(realpath "$library"):$library:ro"); done
 fi
 
 "${podman[@]}" build --quiet "${build_options[@]}" --tag localhost/deltaq . > "$work/build.log" 2>&1 || { cat "$work/build.log" >&2; fail "no image"; }
+
+# Nothing else is in the image, and root owns all but the data.
+image_root=$("${podman[@]}" create localhost/deltaq)
+files=$("${podman[@]}" export "$image_root" | tar --list --verbose --numeric-owner | awk '$1 !~ /^d/ { print $2, $6 } $6 == "data/" { print $1, $2, $6 }')
+"${podman[@]}" rm "$image_root" > /dev/null
+expected=$(printf '%s\n' "drwxr-xr-x 65532/65532 data/" "0/0 etc/deltaq/deltaq.toml" "0/0 etc/ssl/certs/ca-certificates.crt" "0/0 usr/local/bin/deltaq")
+# podman adds the files that it mounts over.
+files=$(grep -v ' \(run/\.containerenv\|\.dockerenv\|etc/hosts\|etc/hostname\|etc/resolv.conf\|etc/mtab\)$' <<< "$files" | sort)
+[ "$files" = "$(sort <<< "$expected")" ] || fail "the image has: $files"
 
 start() { # options and arguments of `podman run` behind the fixed ones
     "${podman[@]}" run --detach --name "$container" --read-only "${run_options[@]}" --publish 127.0.0.1::7070 --volume "$volume:/data" "$@" \
@@ -123,7 +131,7 @@ status() { curl --silent --output /dev/null --write-out '%{http_code}' "$@"; }
 
 # As the header of the Dockerfile says, without tokens. A host name must be accepted.
 start localhost/deltaq serve --insecure
-[ "$("${podman[@]}" image inspect --format '{{.Config.User}}' localhost/deltaq)" = nonroot ] || fail "the image runs as root"
+[ "$("${podman[@]}" image inspect --format '{{.Config.User}}' localhost/deltaq)" = 65532:65532 ] || fail "the image runs as root"
 curl --silent --fail --header 'host: deltaq' --json '{"key":"a"}' "$url/v1/queues/check/add" > /dev/null || fail "no answer on the port"
 stop
 
