@@ -1,6 +1,7 @@
 # syntax=docker/dockerfile:1
 
 # Build: docker build -t deltaq .
+#        --build-arg DELTAQ_VERSION="0.1.0 ($(git rev-parse --short=12 HEAD), image)" lets `deltaq --version` name the commit.
 # Run:   docker run --rm -p 127.0.0.1:7070:7070 -v deltaq:/data deltaq serve --insecure
 #        or with tokens: -v ./tokens.toml:/etc/deltaq/tokens.toml:ro -e DELTAQ_ACCESS__TOKENS_FILE=/etc/deltaq/tokens.toml
 #        The user of the image, 65532, must be able to read the file: chown 65532 tokens.toml
@@ -13,6 +14,8 @@ WORKDIR /build
 COPY . .
 # The image has the right toolchain; rust-toolchain.toml would also fetch rustfmt and clippy.
 RUN rm rust-toolchain.toml
+# An argument that is not given sets no variable.
+ARG DELTAQ_VERSION
 # The caches survive a change of the sources, so only changed crates are built again.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/build/target \

@@ -31,7 +31,10 @@ else
     target=$(uname -m)-unknown-linux-musl
     command -v musl-gcc > /dev/null || fail "musl-gcc is missing: apt-get install musl-tools"
     [ -d "$(rustc --print target-libdir --target "$target")" ] || rustup target add "$target"
-    cargo build --profile dist --locked --bin deltaq --target "$target"
+    number=$(sed -n '/^\[package\]/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+    commit=$(git rev-parse --short=12 HEAD)
+    if [ -n "$(git status --porcelain --untracked-files=no)" ]; then commit+=" with changes"; fi
+    DELTAQ_VERSION="$number ($commit, $target)" cargo build --profile dist --locked --bin deltaq --target "$target"
     built=${CARGO_TARGET_DIR:-target}/$target/dist/deltaq
     if ldd "$built" 2> /dev/null | grep -q '=>'; then fail "$built is not static"; fi
 fi

@@ -20,6 +20,7 @@ PLACES = {
     "clients/typescript/package.json": (r'(?m)^  "version": "([^"]+)"',),
     "clients/typescript/package-lock.json": (r'(?m)^(?:  |      )"version": "([^"]+)",\n(?=  "lockfileVersion|      "license": "Apache)',),
     "clients/typescript/README.md": (r"deltaq-([^/ ]+)\.tgz",),
+    "Dockerfile": (r'DELTAQ_VERSION="([^ ]+) \(',),
     "deploy/helm/deltaq/Chart.yaml": (r"(?m)^(?:version|appVersion): (\S+)$",),
     "deploy/kubernetes/base/statefulset.yaml": (r"image: deltaq:(\S+)",),
     "deploy/kubernetes/overlays/*/kustomization.yaml": (r"(?:newTag: |/deltaq:)([^ }]+)",),

@@ -18,9 +18,15 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::config::Flags;
 
+/// What `--version` says. A release also names its commit and its target: scripts/release.sh sets the variable.
+const VERSION: &str = match option_env!("DELTAQ_VERSION") {
+    Some(version) => version,
+    None => env!("CARGO_PKG_VERSION"),
+};
+
 /// Keyed, event-sourced queues over plain HTTP.
 #[derive(Debug, Clone, Parser)]
-#[command(name = "deltaq", version, propagate_version = true, after_help = client::EXIT_CODES)]
+#[command(name = "deltaq", version = VERSION, propagate_version = true, after_help = client::EXIT_CODES)]
 pub struct Cli {
     /// The command.
     #[command(subcommand)]
