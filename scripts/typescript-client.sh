@@ -22,6 +22,7 @@ if ! cmp -s package-lock.json installed.json; then
 fi
 
 npx tsc --project tsconfig.json
+npx tsc --project tsconfig.deltaqtest.json
 npx tsc --project tsconfig.build.json
 node --test build/test/*.test.js > test.log || { cat test.log; exit 1; }
 tail -n 8 test.log

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -134,7 +135,10 @@ func environment(settings map[string]string) []string {
 			variables = append(variables, variable)
 		}
 	}
-	for name, value := range settings {
+	// The end of a server does not wait for the keys that a test has leased.
+	merged := map[string]string{"server.shutdown_timeout": "200ms"}
+	maps.Copy(merged, settings)
+	for name, value := range merged {
 		name = strings.ToUpper(strings.ReplaceAll(name, ".", "__"))
 		variables = append(variables, "DELTAQ_"+name+"="+value)
 	}

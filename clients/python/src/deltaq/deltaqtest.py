@@ -13,6 +13,8 @@ from pathlib import Path
 
 from .client import Client
 
+#: Settings of a server for tests: its end does not wait for the keys that a test has leased.
+SETTINGS = {"server.shutdown_timeout": "200ms"}
 #: How often a server that starts is looked at, in seconds.
 POLL_SECONDS = 0.01
 
@@ -107,4 +109,4 @@ def find() -> str:
 def _environment(settings: Mapping[str, str]) -> dict[str, str]:
     """The environment of this process without the settings of other servers, and with these."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("DELTAQ_")}
-    return environment | {f"DELTAQ_{name.upper().replace('.', '__')}": value for name, value in settings.items()}
+    return environment | {f"DELTAQ_{name.upper().replace('.', '__')}": value for name, value in (SETTINGS | dict(settings)).items()}
