@@ -14,10 +14,10 @@ use crate::store::Error;
 
 /// All migrations, oldest first. A released migration never changes.
 const MIGRATIONS: &[(i64, &str, &str)] = &[
-    (1, "store", include_str!("../../../../migrations/postgres/0001_store.sql")),
-    (2, "nodes", include_str!("../../../../migrations/postgres/0002_nodes.sql")),
-    (3, "loads", include_str!("../../../../migrations/postgres/0003_loads.sql")),
-    (4, "admission", include_str!("../../../../migrations/postgres/0004_admission.sql")),
+    (1, "store", include_str!("../../migrations/postgres/0001_store.sql")),
+    (2, "nodes", include_str!("../../migrations/postgres/0002_nodes.sql")),
+    (3, "loads", include_str!("../../migrations/postgres/0003_loads.sql")),
+    (4, "admission", include_str!("../../migrations/postgres/0004_admission.sql")),
 ];
 
 /// Migrates the database to the newest version. `name` is the name of the database.
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn every_migration_in_the_folder_is_run_and_says_what_it_is_for() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../migrations/postgres");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations/postgres");
         let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
         files.sort();
         let named = MIGRATIONS.iter().map(|(version, name, _)| format!("{version:04}_{name}.sql"));

@@ -31,8 +31,8 @@ const WAL_FILE_BYTES_MAX: u64 = 48 << 20;
 
 /// All migrations, oldest first. A released migration never changes.
 const MIGRATIONS: &[(i64, &str, &str)] = &[
-    (1, "store", include_str!("../../../../migrations/sqlite/0001_store.sql")),
-    (2, "compressed_events", include_str!("../../../../migrations/sqlite/0002_compressed_events.sql")),
+    (1, "store", include_str!("../../migrations/sqlite/0001_store.sql")),
+    (2, "compressed_events", include_str!("../../migrations/sqlite/0002_compressed_events.sql")),
 ];
 
 /// The state that the database records about itself.
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn every_migration_in_the_folder_is_run_and_says_what_it_is_for() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../migrations/sqlite");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations/sqlite");
         let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
         files.sort();
         let named = MIGRATIONS.iter().map(|(version, name, _)| format!("{version:04}_{name}.sql"));
