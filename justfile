@@ -70,6 +70,7 @@ judges:
     just tenants
     just rotation
     just unattended
+    just push-verifiers
 
 # The judges, and the long forms of the random tests with random seeds. CI runs them with small budgets and fixed seeds.
 nightly:
@@ -180,6 +181,10 @@ rotation seconds="60":
 unattended *names:
     cargo build --locked
     ./scripts/judge_unattended.py target/debug/deltaq {{names}}
+
+# The official verifiers of Standard Webhooks, from PyPI and npm, judge the signatures of pushed requests.
+push-verifiers:
+    ./scripts/push-verifiers.sh
 
 # Random replies to pops over slow readers: each must arrive byte for byte. DELTAQ_REPLY_SEED chooses other ones.
 pop-replies replies="100000":

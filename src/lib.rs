@@ -11,6 +11,7 @@ pub mod config;
 pub mod http;
 pub mod instant;
 mod private_file;
+pub mod push;
 pub mod server;
 pub mod spans;
 pub mod supervisor;

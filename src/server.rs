@@ -9,6 +9,7 @@ mod face;
 mod grants;
 mod journal;
 mod listeners;
+mod pushing;
 mod ready_file;
 mod reload;
 #[cfg(test)]
@@ -43,6 +44,7 @@ use crate::audit::Audit;
 use crate::config::{self, Settings};
 use crate::http::connection::threads::Threads;
 use crate::http::{RequestMetrics, StoreInfo};
+use crate::push::Policy;
 use crate::spans::Spans;
 use crate::suppression::Suppression;
 use crate::{supervisor, telemetry};
@@ -93,6 +95,8 @@ impl Server {
         let listeners = Listeners::bind(settings, sockets).await?;
         let (reloadable, audit_writer) = Reloadable::read(settings, &shutdown).await?;
         listeners.check(settings.access.insecure || !reloadable.is_open())?;
+        let policy = Policy::read(&settings.push).map_err(|source| Error::Push { source })?;
+        let policy = Arc::new(policy);
         let spans = Spans::new(&settings.trace).map_err(|source| Error::Spans { source })?;
         let threads = Threads::start().map_err(|source| Error::Thread { purpose: "connections", source })?;
         let unless_stopped = shutdown.draining().clone();
@@ -104,17 +108,21 @@ impl Server {
             spans: &spans,
             request_metrics: RequestMetrics::new(&metrics),
             refused_lines: Arc::default(),
+            push: policy.clone(),
             threads: Arc::new(threads),
             serves_metrics: settings.metrics.enabled && listeners.metrics.is_none(),
         };
         let port = listeners.api.address.port();
         let node = reloadable.node.clone();
         let grants = Arc::new(CurrentGrants { gate: reloadable.gate.clone(), clock: clock.clone() });
+        let pusher = pushing::Pushing::new(policy, clock.clone());
+        let pusher = Arc::new(pusher.map_err(|source| Error::Sender { source })?);
         let parts = backend::Parts {
             settings,
             clock: &clock,
             metrics: &metrics,
             grants,
+            pusher,
             shutdown: &shutdown,
             port,
             node,

@@ -129,6 +129,23 @@ type Follow struct {
 	MaxWaiting *int64 `json:"max_waiting,omitempty"`
 }
 
+// Push names the endpoint that gets the keys of a queue as requests.
+type Push struct {
+	URL string `json:"url"`
+	// Format is standard or raw.
+	Format string `json:"format,omitempty"`
+	// Payload is full or thin.
+	Payload string `json:"payload,omitempty"`
+	// Secrets are the names of the secrets, from the settings of the server, that sign a request.
+	Secrets     []string  `json:"secrets,omitempty"`
+	Timeout     *Duration `json:"timeout,omitempty"`
+	MaxInFlight *int64    `json:"max_in_flight,omitempty"`
+	// Retry has the wait after each failure of a key. An empty list means the rate limiter of the queue; nil means the default.
+	Retry *[]Duration `json:"retry,omitempty"`
+	// RejectStatuses park a key at once. Nil means the default.
+	RejectStatuses *[]int64 `json:"reject_statuses,omitempty"`
+}
+
 // Retention is how long events are kept for the history. Zero and nil mean the default.
 type Retention struct {
 	Age   Duration `json:"age,omitempty"`
@@ -165,6 +182,7 @@ type QueueSettings struct {
 	MaxDeletes       *int64            `json:"max_deletes,omitempty"`
 	Retention        *Retention        `json:"retention,omitempty"`
 	Follow           *Follow           `json:"follow,omitempty"`
+	Push             *Push             `json:"push,omitempty"`
 	Schema           json.RawMessage   `json:"schema,omitempty"`
 	Prune            []string          `json:"prune,omitempty"`
 	Ignore           []string          `json:"ignore,omitempty"`
@@ -191,6 +209,16 @@ type FollowStatus struct {
 	Detail *string `json:"detail"`
 }
 
+// PushStatus is what the sender of a queue that pushes does.
+type PushStatus struct {
+	// State is sending, failing or refused.
+	State           string     `json:"state"`
+	InFlight        int64      `json:"in_flight"`
+	AllowedInFlight int64      `json:"allowed_in_flight"`
+	LastSuccessAt   *time.Time `json:"last_success_at"`
+	LastError       *string    `json:"last_error"`
+}
+
 // QueueStatus has the counts and flags of a queue.
 type QueueStatus struct {
 	Ready                     int64         `json:"ready"`
@@ -211,6 +239,7 @@ type QueueStatus struct {
 	BuildingIndexes           []string      `json:"building_indexes"`
 	LastReplace               *LastReplace  `json:"last_replace"`
 	Follow                    *FollowStatus `json:"follow"`
+	Push                      *PushStatus   `json:"push"`
 	Followers                 []string      `json:"followers"`
 }
 

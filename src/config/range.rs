@@ -78,6 +78,12 @@ pub(super) fn origins<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<
     words(deserializer, expected, |text| is_origin(&text).then_some(text))
 }
 
+/// Destinations of pushed requests: a scheme, a host and a port. `push` parses them.
+pub(super) fn destinations<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let expected = "destinations, such as \"https://*.shop.example\" or a list of them";
+    words(deserializer, expected, |text| without_scheme(&text).is_some().then_some(text))
+}
+
 /// Networks such as `10.0.0.0/8`, and single addresses.
 pub(super) fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpNet>, D::Error> {
     let read = |text: String| text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from)).ok();

@@ -1,5 +1,6 @@
 //! The sections of the settings except `[queue_defaults]` and `[access]`: fields and ranges.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -177,6 +178,32 @@ pub enum Sync {
     Full,
     /// The operating system has it. It survives the process, but a power loss may lose the most recent changes.
     Normal,
+}
+
+/// The section `[push]`: what queues may push, and to where.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Push {
+    /// The destinations; empty if queues may not push.
+    #[serde(deserialize_with = "range::destinations")]
+    pub allow: Vec<String>,
+    /// The networks of addresses that are not global and still permitted.
+    #[serde(deserialize_with = "range::networks")]
+    pub allow_networks: Vec<IpNet>,
+    /// The secrets that sign requests, by name.
+    #[serde(default)]
+    pub secrets: BTreeMap<String, PushSecret>,
+}
+
+/// A secret that signs requests.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PushSecret {
+    /// The file with the secret.
+    #[serde(deserialize_with = "range::path")]
+    pub file: PathBuf,
+    /// Names of queues that may use it, in which `*` matches any text.
+    pub queues: Vec<String>,
 }
 
 /// The section `[audit]`: the audit log.

@@ -59,6 +59,11 @@ fn no_layer_gives_the_defaults() {
 fn the_file_has_every_setting_live_or_commented() {
     let mut named = BTreeSet::new();
     paths("", &uncommented().parse().unwrap(), &mut named);
+    // The operator names the secrets.
+    let named: BTreeSet<_> = named
+        .into_iter()
+        .map(|path| if path.starts_with("push.secrets.") { "push.secrets".to_owned() } else { path })
+        .collect();
     assert_eq!(named, settings());
     assert!(named.len() > 60, "{named:?}");
 }

@@ -21,6 +21,7 @@ use super::problem::{Code, Problem};
 use super::request_metrics::RequestMetrics;
 use crate::audit::Audit;
 use crate::config::Settings;
+use crate::push::Policy;
 use crate::spans::Spans;
 use crate::suppression::Suppression;
 
@@ -127,6 +128,8 @@ pub struct Parts {
     pub audit: Audit,
     /// The lines of the log about refused requests.
     pub refused_lines: Arc<Suppression>,
+    /// What queues may push.
+    pub push: Arc<Policy>,
     /// The spans of requests.
     pub spans: Spans,
     /// The clock of the process.

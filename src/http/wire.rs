@@ -10,6 +10,7 @@ mod history;
 mod nodes;
 mod popped;
 mod produce;
+mod pushed;
 mod queue;
 mod read;
 mod watch;
@@ -25,6 +26,7 @@ pub use self::history::event;
 pub use self::nodes::node;
 pub use self::popped::{With, popped, popped_bytes};
 pub use self::produce::{failed_key, place, produced, replaced};
+pub use self::pushed::{Pushed, pushed, pushed_bytes};
 pub use self::queue::{queue, status};
 pub use self::read::{
     Fields, STATES, Selectable, Selected, compared_bytes, index, item, item_with_diff, object, source,

@@ -10,7 +10,7 @@ use deltaq_journal::writer;
 use deltaq_runtime::clock::Clock;
 use deltaq_runtime::lifecycle::Shutdown;
 use deltaq_service::metrics::Metrics;
-use deltaq_service::{Grants, Memory, Partitions, Registry};
+use deltaq_service::{Grants, Memory, Partitions, Pusher, Registry};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -30,6 +30,7 @@ pub(super) struct Parts<'a> {
     pub(super) clock: &'a Clock,
     pub(super) metrics: &'a Metrics,
     pub(super) grants: Arc<dyn Grants>,
+    pub(super) pusher: Arc<dyn Pusher>,
     pub(super) shutdown: &'a Shutdown,
     /// The port of the API.
     pub(super) port: u16,
@@ -83,7 +84,7 @@ pub(super) async fn open(parts: &Parts<'_>) -> Result<Ready, Error> {
 }
 
 async fn alone(parts: &Parts<'_>) -> Result<Ready, Error> {
-    let Parts { settings, clock, metrics, grants, shutdown, .. } = parts;
+    let Parts { settings, clock, metrics, grants, pusher, shutdown, .. } = parts;
     let storage = &settings.storage;
     let opened = journal::open(journal::Parts { storage, clock, metrics, shutdown }).await?;
     let Opened { journal, writing, contents, place, store } = opened;
@@ -91,7 +92,8 @@ async fn alone(parts: &Parts<'_>) -> Result<Ready, Error> {
     let (limits, defaults) = (limits(settings), defaults(settings)?);
     let registry = Registry::new(limits, defaults, clock, journal, (*shutdown).clone(), metrics)
         .with_tokens(grants.clone(), settings.queues.max_followers_per_token)
-        .with_memory(Arc::new(Memory::new(settings.queues.max_held_bytes)));
+        .with_memory(Arc::new(Memory::new(settings.queues.max_held_bytes)))
+        .with_pusher(pusher.clone());
     let registry = Arc::new(registry);
     let partitions = Arc::new(Partitions::single(registry.clone()));
     partitions.metrics().of_node(None, partitions.count()).owns(partitions.count());
@@ -101,7 +103,7 @@ async fn alone(parts: &Parts<'_>) -> Result<Ready, Error> {
 }
 
 async fn join(parts: &Parts<'_>, name: String, node: Arc<http::Node>) -> Result<Ready, Error> {
-    let Parts { settings, clock, metrics, grants, shutdown, port, .. } = parts;
+    let Parts { settings, clock, metrics, grants, pusher, shutdown, port, .. } = parts;
     let (database, place) = journal::database(&settings.storage)?;
     let url = settings.cluster.advertise.clone().unwrap_or_default();
     let url = url.strip_suffix(":0").map_or(url.clone(), |host| format!("{host}:{port}"));
@@ -123,6 +125,7 @@ async fn join(parts: &Parts<'_>, name: String, node: Arc<http::Node>) -> Result<
         clock: (*clock).clone(),
         metrics: (*metrics).clone(),
         grants: grants.clone(),
+        pusher: pusher.clone(),
         max_followers_per_token: settings.queues.max_followers_per_token,
         memory: Arc::new(Memory::new(settings.queues.max_held_bytes)),
         options: journal::writer_options(&settings.storage),

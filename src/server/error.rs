@@ -8,7 +8,7 @@ use deltaq_journal::{postgres, recovery, store};
 use super::journal::Place;
 use crate::http::NodeError;
 use crate::http::connection::tls;
-use crate::{access, audit, config, spans};
+use crate::{access, audit, config, push, spans};
 
 /// Why a start or a reload fails.
 #[derive(Debug, thiserror::Error)]
@@ -86,6 +86,18 @@ pub enum Error {
     Spans {
         /// The cause.
         source: spans::Error,
+    },
+    /// The section `push` can't be used.
+    #[error("can't set up pushing")]
+    Push {
+        /// The setting and the cause.
+        source: push::Error,
+    },
+    /// Requests with TLS can't be sent.
+    #[error("can't set up pushing with TLS")]
+    Sender {
+        /// The cause.
+        source: reqwest::Error,
     },
     /// The server can't be a node.
     #[error("can't be one of several nodes")]

@@ -17,6 +17,7 @@ use super::{Error, defaults, journal, limits};
 use crate::config::Settings;
 use crate::http::connection::threads::Threads;
 use crate::http::{AppState, HttpLimits, Parts, RequestMetrics, StoreInfo};
+use crate::push::Policy;
 use crate::spans::Spans;
 use crate::suppression::Suppression;
 
@@ -29,6 +30,7 @@ pub(super) struct Face<'a> {
     pub(super) spans: &'a Spans,
     pub(super) request_metrics: RequestMetrics,
     pub(super) refused_lines: Arc<Suppression>,
+    pub(super) push: Arc<Policy>,
     pub(super) threads: Arc<Threads>,
     pub(super) serves_metrics: bool,
 }
@@ -49,6 +51,7 @@ impl Face<'_> {
             gate: reloadable.gate.clone(),
             audit: reloadable.audit.clone(),
             refused_lines: self.refused_lines.clone(),
+            push: self.push.clone(),
             spans: spans.clone(),
             started_us: clock.wall_us(),
             clock: clock.clone(),

@@ -2,4 +2,5 @@
 
 pub(crate) mod crash;
 pub(crate) mod faults;
+mod pushing;
 pub(crate) mod simulation;

@@ -6,6 +6,7 @@
 pub(crate) mod blocking;
 pub(crate) mod preload;
 pub(crate) mod process;
+pub(crate) mod receiver;
 pub(crate) mod server;
 pub(crate) mod waiting;
 pub(crate) mod wall_clock;

@@ -24,6 +24,7 @@ mod panics;
 mod pop_replies;
 mod popping;
 mod preconditions;
+mod pushing;
 mod queues;
 mod replacing;
 mod requests;

@@ -396,6 +396,20 @@ export interface Follow {
     max_waiting?: number | null;
 }
 
+/** The endpoint that gets the keys of a queue as requests. */
+export interface Push {
+    url: string;
+    format?: "standard" | "raw" | null;
+    payload?: "full" | "thin" | null;
+    /** The names of the secrets, from the settings of the server, that sign a request. */
+    secrets?: string[] | null;
+    timeout?: Duration | null;
+    max_in_flight?: number | null;
+    /** The wait after each failure of a key; an empty list means the rate limiter of the queue. */
+    retry?: Duration[] | null;
+    reject_statuses?: number[] | null;
+}
+
 /** The settings of a queue. */
 export interface QueueSettings {
     mode: "delta" | "latest" | "keys" | "events";
@@ -421,6 +435,7 @@ export interface QueueSettings {
     max_delete_percent: number | null;
     max_deletes: number | null;
     follow: Follow | null;
+    push: Push | null;
     schema: unknown;
     indexes: Record<string, string>;
     /** `array_keys`: for the pointer to each array whose elements are compared one by one, the pointer to what identifies an element. */
@@ -458,6 +473,13 @@ export interface QueueStatus {
     building_indexes: string[];
     last_replace: LastReplace | null;
     followers: string[];
+    push: {
+        state: Open<"sending" | "failing" | "refused">;
+        in_flight: number;
+        allowed_in_flight: number;
+        last_success_at: Timestamp | null;
+        last_error: string | null;
+    } | null;
     follow: {
         state: Open<"listing" | "following" | "blocked" | "waiting">;
         resource_version: number | null;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq_types::terms::DELAY_MAX;
-use deltaq_types::{Mode, RawObject, Retention};
+use deltaq_types::{Mode, Push, RawObject, Retention};
 
 pub use self::document::Invalid;
 pub use self::order::{Order, OrderError, OrderValue};
@@ -146,6 +146,8 @@ pub struct Config {
     pub ignored: Ignored,
     /// The queue that this queue follows, and which of its objects. `None` for a queue with its own producers.
     pub follow: Option<Arc<Follow>>,
+    /// The endpoint that gets the keys as requests. The engine stores the setting and does not apply it.
+    pub push: Option<Arc<Push>>,
     /// The schema and pruning of incoming objects; `None` if there is neither.
     pub admission: Option<Arc<AdmissionText>>,
 }
@@ -214,6 +216,7 @@ impl Default for Config {
             array_keys: ArrayKeys::default(),
             ignored: Ignored::default(),
             follow: None,
+            push: None,
             admission: None,
         }
     }

@@ -6,6 +6,8 @@
 
 mod durations;
 mod page;
+mod push_page;
+mod pushes;
 mod queues;
 mod requests;
 mod striped;
@@ -22,6 +24,7 @@ use metrics_exporter_prometheus::{
 };
 use parking_lot::Mutex;
 
+pub use self::pushes::{PushReport, PushResult};
 use self::queues::SeriesOwners;
 pub use self::queues::{Lag, LostPosition, QueueMetrics, Sample, Waiting};
 pub use self::requests::Requests;
@@ -288,6 +291,7 @@ impl Metrics {
             requests.write(&mut text);
         }
         page::write(&mut text, samples);
+        push_page::write(&mut text, samples);
         text
     }
 }

@@ -6,6 +6,7 @@ pub(crate) mod feed_readers;
 pub(crate) mod follow_task;
 pub(crate) mod leftovers;
 mod line_limit;
+pub(crate) mod push_task;
 pub(crate) mod shared_pages;
 pub(crate) mod source_reports;
 pub(crate) mod waiters;
@@ -40,11 +41,12 @@ use self::feed_readers::{FeedReaders, LongReads, WatchLimits};
 use self::follow_task::{FollowReport, FollowTask};
 use self::leftovers::Leftovers;
 use self::line_limit::LineLimit;
+use self::push_task::PushTask;
 use self::shared_pages::PageRoom;
 use self::source_reports::SourceReports;
 use super::grants::Grants;
 use super::memory::HeldBytes;
-use super::metrics::{LostPosition, QueueMetrics, Sample, Waiting};
+use super::metrics::{LostPosition, PushReport, QueueMetrics, Sample, Waiting};
 use super::time::{Moment, QueueClock};
 use super::{Error, Incarnation, JournalError, LeaseId, Memory, Name};
 
@@ -79,6 +81,8 @@ pub struct Handle {
     pub(super) feed_readers: FeedReaders,
     /// The task of a follower.
     pub(super) follow_task: FollowTask,
+    /// The task that pushes the keys.
+    push_task: PushTask,
     /// The problems that sources have reported.
     pub(super) source_reports: SourceReports,
     parked_lines: LineLimit,
@@ -140,6 +144,8 @@ pub struct Document {
     pub waiters: usize,
     /// The progress of a follower; `None` for other queues.
     pub follow: Option<FollowReport>,
+    /// What the task that pushes the keys does; `None` for a queue that does not push.
+    pub push: Option<PushReport>,
     /// The followers, in the order of their names.
     pub followers: Vec<Name>,
 }
@@ -170,6 +176,7 @@ impl Handle {
             admission: CompiledRules::default(),
             feed_readers: FeedReaders::default(),
             follow_task: FollowTask::default(),
+            push_task: PushTask::default(),
             source_reports: SourceReports::default(),
             parked_lines: LineLimit::default(),
             index_lines: LineLimit::default(),
@@ -362,6 +369,7 @@ impl Handle {
             moment,
             waiters: state.waiters.len(),
             follow: None,
+            push: state.queue.config().push.as_ref().map(|_| self.push_task.report()),
             followers: Vec::new(),
         };
         self.read_state(document).await
@@ -469,6 +477,7 @@ impl Handle {
         self.long_command_ended.notify_waiters();
         self.feed_readers.wake_all();
         self.follow_task.wake.notify_one();
+        self.push_task.wake.notify_one();
         drop_in_background(content);
     }
 
@@ -500,12 +509,19 @@ impl Handle {
         }
         self.context.metrics.absorb(&mut state.counters);
         let waiting = Waiting { pops: state.waiters.len(), watches: self.feed_readers.counts() };
-        Some(self.context.metrics.sample(&state.queue, waiting, self.moment(), self.lead()))
+        let push = state.queue.config().push.as_ref().map(|_| self.push_task.report());
+        let sample = self.context.metrics.sample(&state.queue, waiting, self.moment(), self.lead());
+        Some(sample.with_push(push))
     }
 
     /// Counts a watch whose position the queue never returned.
     pub fn count_lost_watch(&self) {
         self.metrics().count_lost(LostPosition::Lost);
+    }
+
+    /// The state of the task that pushes the keys.
+    pub const fn push_task(&self) -> &PushTask {
+        &self.push_task
     }
 
     /// The metrics of the queue.

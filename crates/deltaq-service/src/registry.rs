@@ -2,6 +2,7 @@
 
 mod followers;
 mod leaving;
+mod pushers;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
@@ -23,8 +24,9 @@ use deltaq_runtime::lifecycle::Shutdown;
 use parking_lot::{RwLock, RwLockWriteGuard};
 use tokio::sync::Notify;
 
+use self::pushers::Pushers;
 use super::grants::{Everyone, Grants};
-use super::metrics::{Metrics, Sample};
+use super::metrics::Metrics;
 use super::queue::{Context, Document, Handle, calendar};
 use super::{Error, Incarnation, Memory, Name, QueueShare, lives, task};
 use crate::author::author;
@@ -91,6 +93,8 @@ pub struct Registry {
     panicked: Arc<Notify>,
     /// Wakes the task that runs the followers.
     followers_changed: Notify,
+    /// The pushers of the queues.
+    pub(super) pushers: Pushers,
     grants: Arc<dyn Grants>,
     long_reads: Arc<LongReads>,
     page_room: PageRoom,
@@ -179,6 +183,7 @@ impl Registry {
             queues: RwLock::new(Queues { last_deleted, ..Queues::default() }),
             panicked: Arc::default(),
             followers_changed: Notify::new(),
+            pushers: Pushers::default(),
             grants: Arc::new(Everyone),
             long_reads: Arc::default(),
             page_room: PageRoom::default(),
@@ -583,16 +588,10 @@ impl Registry {
         &self.shutdown
     }
 
-    /// Starts the tasks that reload failed queues and feed the followers.
+    /// Starts the tasks that reload failed queues, feed the followers and push keys.
     pub fn start_tasks(self: &Arc<Self>) {
         self.shutdown.spawn("journal follower", self.clone().follow());
         self.shutdown.spawn("followers", self.clone().run_followers());
-    }
-
-    /// The current metrics of all queues.
-    pub(super) fn samples(&self) -> Vec<Sample> {
-        let handles = self.handles();
-        let samples = handles.iter().filter_map(|handle| Some(handle.sample()?.with_lag(self.lag(handle))));
-        samples.collect()
+        self.shutdown.spawn("pushers", self.clone().run_pushers());
     }
 }

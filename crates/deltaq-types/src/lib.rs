@@ -26,6 +26,7 @@ mod kinds;
 mod page;
 mod problem;
 mod produce;
+mod push;
 mod queue;
 mod raw;
 mod read;
@@ -52,9 +53,10 @@ pub use self::produce::{
     DeltaCall, DeltaCallType, FailedKey, ForgetBody, InvalidObject, KeysCount, Produced, Replaced, SeedCall,
     SourceChange, SourceReport,
 };
+pub use self::push::{PUSH_SECRETS_MAX, PUSH_URL_BYTES_MAX, Push, PushFormat, PushPayload, is_secret_name};
 pub use self::queue::{
-    FollowStatus, LastReplaceDocument, PurgedDocument, QueueDocument, QueuePage, QueueStatus, ReplaceCounts,
-    UnavailableQueue,
+    FollowStatus, LastReplaceDocument, PurgedDocument, PushStatus, QueueDocument, QueuePage, QueueStatus,
+    ReplaceCounts, UnavailableQueue,
 };
 pub use self::raw::{RawJson, RawObject};
 pub use self::read::{
@@ -73,5 +75,6 @@ pub use self::timestamp::{LAST_US, Timestamp};
 pub use self::watch::WatchRow;
 pub use self::words::{
     DeltaType, DiffOmission, DiffOp, Durability, EventName, ExpiredReason, FollowReason, FollowState,
-    GrantVerb, HoldReason, IndexState, ItemState, LeaseOutcome, NodeStatus, RowType, SettleResult, StoreKind,
+    GrantVerb, HoldReason, IndexState, ItemState, LeaseOutcome, NodeStatus, PushState, RowType, SettleResult,
+    StoreKind,
 };

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{FollowReason, FollowState, QueueSettings, Timestamp};
+use super::{FollowReason, FollowState, PushState, QueueSettings, Timestamp};
 
 /// A queue.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -104,6 +104,10 @@ pub struct QueueStatus {
     /// The progress of a follower; null for other queues.
     #[schema(required = true)]
     pub follow: Option<FollowStatus>,
+    /// What the sender of a queue with the setting `push` does; null for other queues.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub push: Option<PushStatus>,
     /// The queues that follow this queue, in the order of their names.
     pub followers: Vec<String>,
 }
@@ -126,6 +130,23 @@ pub struct FollowStatus {
     /// The reason in words.
     #[schema(required = true)]
     pub detail: Option<String>,
+}
+
+/// What the sender of a queue does. It begins anew when another server takes over the queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PushStatus {
+    /// What the sender does.
+    pub state: PushState,
+    /// Requests without an answer.
+    pub in_flight: u64,
+    /// How many requests the sender may have in flight now.
+    pub allowed_in_flight: u64,
+    /// When the endpoint last answered with a status from 200 to 299; null if it has not yet.
+    #[schema(required = true)]
+    pub last_success_at: Option<Timestamp>,
+    /// The last failure since then.
+    #[schema(required = true)]
+    pub last_error: Option<String>,
 }
 
 /// The latest Replace of a queue or of a source.

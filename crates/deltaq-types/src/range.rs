@@ -470,3 +470,13 @@ pub fn text<'de, D: Deserializer<'de>, T>(
 
     deserializer.deserialize_str(Text(expected, read, PhantomData))
 }
+
+/// A value that `read` accepts. The whole value is read before it is checked, so that an error is about the setting and not about a part of it.
+pub(super) fn whole_value<'de, D: Deserializer<'de>, T>(
+    deserializer: D,
+    expected: &str,
+    read: impl FnOnce(Value) -> Option<T>,
+) -> Result<T, D::Error> {
+    let wrong = || de::Error::custom(format!("invalid value, expected {expected}"));
+    Value::deserialize(deserializer).ok().and_then(read).ok_or_else(wrong)
+}

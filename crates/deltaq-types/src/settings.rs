@@ -13,6 +13,7 @@ use utoipa::ToSchema;
 use super::RawObject;
 use super::duration::{DurationText, SignedDuration};
 use super::name::Name;
+use super::push::Push;
 use super::range::{self, CENTURY, DAYS_366, HOUR, HOURS_12, SEC, U32_MAX, US, WHOLE_MAX};
 use super::strict::flag;
 use super::terms::{HeadStart, JsonPointer, KEY_BYTES_MAX, KEY_POINTERS_MAX, Span};
@@ -106,6 +107,10 @@ pub struct QueueSettings {
     #[serde(default, deserialize_with = "range::optional_table")]
     #[schema(required = true)]
     pub follow: Option<Follow>,
+    /// The endpoint that gets the keys as requests; null for a queue that workers pop from.
+    #[serde(default, deserialize_with = "range::optional_table")]
+    #[schema(required = true)]
+    pub push: Option<Push>,
     /// A JSON Schema that objects must satisfy, and whose defaults fill absent members; null for none.
     #[serde(default)]
     #[schema(required = true)]
@@ -452,6 +457,15 @@ impl QueueSettings {
         "follow.view",
         "follow.prefix",
         "follow.max_waiting",
+        "push",
+        "push.url",
+        "push.format",
+        "push.payload",
+        "push.secrets",
+        "push.timeout",
+        "push.max_in_flight",
+        "push.retry",
+        "push.reject_statuses",
         "schema",
         "prune",
         "ignore",
@@ -487,16 +501,6 @@ const fn jitter() -> f64 {
     0.1
 }
 
-/// A value that `read` accepts. The whole value is read before it is checked, so that an error is about the setting and not about a part of it.
-fn whole_value<'de, D: Deserializer<'de>, T>(
-    deserializer: D,
-    expected: &str,
-    read: impl FnOnce(Value) -> Option<T>,
-) -> Result<T, D::Error> {
-    let wrong = || de::Error::custom(format!("invalid value, expected {expected}"));
-    Value::deserialize(deserializer).ok().and_then(read).ok_or_else(wrong)
-}
-
 /// The pointers of a key.
 fn key_parts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<KeyPart>, D::Error> {
     let expected = format!(
@@ -506,7 +510,7 @@ fn key_parts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<KeyPart>,
         let (KeyPart::Required(pointer) | KeyPart::Detailed(DetailedKeyPart { pointer, .. })) = part;
         is_pointer(pointer)
     };
-    whole_value(deserializer, &expected, |value| {
+    range::whole_value(deserializer, &expected, |value| {
         let parts = match value {
             Value::String(pointer) => vec![KeyPart::Required(pointer)],
             list => serde_json::from_value(list).ok()?,
@@ -517,7 +521,7 @@ fn key_parts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<KeyPart>,
 
 /// A pointer, or null.
 fn optional_pointer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    whole_value(deserializer, r#"a JSON pointer such as "/updated_at""#, |value| match value {
+    range::whole_value(deserializer, r#"a JSON pointer such as "/updated_at""#, |value| match value {
         Value::Null => Some(None),
         Value::String(text) => is_pointer(&text).then_some(Some(text)),
         _ => None,
@@ -526,17 +530,17 @@ fn optional_pointer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
 
 fn pointers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     let expected = r#"a list of JSON pointers such as ["/debug"]"#;
-    whole_value(deserializer, expected, |value| serde_json::from_value(value).ok())
+    range::whole_value(deserializer, expected, |value| serde_json::from_value(value).ok())
 }
 
 fn indexes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
     let expected = r#"names and JSON pointers such as {"by_city":"/city"}"#;
-    whole_value(deserializer, expected, |value| serde_json::from_value(value).ok())
+    range::whole_value(deserializer, expected, |value| serde_json::from_value(value).ok())
 }
 
 fn array_keys<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
     let expected = r#"pointers to arrays, each with the pointer to what identifies an element, such as {"/items":"/sku"}"#;
-    whole_value(deserializer, expected, |value| serde_json::from_value(value).ok())
+    range::whole_value(deserializer, expected, |value| serde_json::from_value(value).ok())
 }
 
 fn queue_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {

@@ -140,6 +140,15 @@ words! {
         /// The follower takes nothing, because the followed queue can't be read or the follower can't be changed.
         Waiting = "waiting",
     }
+    /// What the sender of a queue with the setting `push` does.
+    PushState {
+        /// It sends.
+        Sending = "sending",
+        /// The endpoint has failed repeatedly. One request at a time tests whether it works again.
+        Failing = "failing",
+        /// It sends nothing, because the server's settings do not permit the URL or have not the secrets.
+        Refused = "refused",
+    }
     /// Why a follower takes nothing.
     FollowReason {
         /// `max_waiting` or `max_keys` is reached, or in mode events a bound of a key.

@@ -37,6 +37,7 @@ fn state(shutdown: &Shutdown) -> AppState {
         gate: Arc::new(Gate::open()),
         audit: Audit::default(),
         refused_lines: Arc::default(),
+        push: Arc::default(),
         spans: Spans::default(),
         started_us: clock.wall_us(),
         clock,

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::reference::reference;
 
 /// Objects inside the settings. In a request, all of their members are optional.
-const PARTS: [&str; 12] = [
+const PARTS: [&str; 13] = [
     "RateLimiter",
     "ItemExponential",
     "ItemFastSlow",
@@ -17,6 +17,7 @@ const PARTS: [&str; 12] = [
     "DeliveryRate",
     "Retention",
     "Follow",
+    "Push",
     "DiffSettings",
 ];
 

@@ -58,6 +58,7 @@ fn state(gate: Gate, clock: Clock, request_timeout: Duration) -> AppState {
         gate: Arc::new(gate),
         audit: Audit::default(),
         refused_lines: Arc::default(),
+        push: Arc::default(),
         spans: Spans::default(),
         started_us: clock.wall_us(),
         clock,

@@ -26,6 +26,7 @@ use crate::http::request::conditional::Conditions;
 use crate::http::request::context::RequestContext;
 use crate::http::wire;
 use crate::http::wire::settings::{Given, GivenDocument};
+use crate::push::Refusal;
 
 /// Number of hash bytes in an entity tag. This is enough to make collisions between two settings of a queue
 /// practically impossible.
@@ -136,8 +137,8 @@ async fn read(incoming: Incoming) -> Result<Given, Problem> {
     }
 }
 
-/// Checks that the caller still has its permission, because a schema may wait for its compilation, and that it may read the queue that
-/// this queue will follow.
+/// Checks that the caller still has its permission, because a schema may wait for its compilation, that it may read the queue that
+/// this queue will follow, and that the queue may push to its new endpoint.
 fn check_caller(
     context: &RequestContext,
     name: &Name,
@@ -145,12 +146,23 @@ fn check_caller(
     next: &Config,
 ) -> Result<(), Problem> {
     context.authorize_again()?;
+    if let Some(push) =
+        next.push.as_ref().filter(|push| current.and_then(|current| current.push.as_ref()) != Some(*push))
+    {
+        context.state.push.endpoint(name.as_str(), push).map_err(not_permitted)?;
+    }
     let Some(follow) = &next.follow else { return Ok(()) };
     if current.is_some_and(|current| current.follow.as_ref() == Some(follow)) {
         return Ok(());
     }
     context.authorize_on(Verb::Read, &follow.queue)?;
     Ok(context.state.partitions.check_together(name, &follow.queue)?)
+}
+
+/// The server's settings do not permit what the queue would push.
+fn not_permitted(refusal: Refusal) -> Problem {
+    let Refusal { member, why, hint } = refusal;
+    Problem::invalid_setting(&format!("push.{member}"), &why).hint(hint)
 }
 
 /// Changes the settings of a queue. With `forces`, followers that the new settings do not support are detached. The

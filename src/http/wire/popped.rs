@@ -68,20 +68,29 @@ pub fn popped(
     switches: Switches,
     moment: Moment,
 ) -> String {
-    INSTANTS.with_borrow_mut(|(deadlines, queued)| {
-        let mut reply = Reply {
-            text: String::with_capacity(popped_bytes(items, settled, with)),
-            lives,
-            life: (LifeId::FORGOTTEN, String::new()),
-            moment,
-            deadlines,
-            queued,
-        };
+    write(lives, popped_bytes(items, settled, with), moment, |reply| {
         reply.list("{\"items\":", items, |reply, item| reply.item(item, with));
         reply.list(",\"settled\":", settled, Reply::settled);
         reply.flag(",\"closed\":", Some(switches.closed));
         reply.flag(",\"paused\":", Some(switches.paused));
         reply.raw("}\n");
+    })
+}
+
+/// A single key, as in the reply.
+#[must_use]
+pub(super) fn item_text(lives: &Lives, item: &Item, moment: Moment) -> String {
+    let with = With::default();
+    let bytes = popped_bytes(std::slice::from_ref(item), &[], &with);
+    write(lives, bytes, moment, |reply| reply.item(item, &with))
+}
+
+fn write(lives: &Lives, bytes: usize, moment: Moment, fill: impl FnOnce(&mut Reply<'_>)) -> String {
+    INSTANTS.with_borrow_mut(|(deadlines, queued)| {
+        let text = String::with_capacity(bytes);
+        let life = (LifeId::FORGOTTEN, String::new());
+        let mut reply = Reply { text, lives, life, moment, deadlines, queued };
+        fill(&mut reply);
         reply.text
     })
 }

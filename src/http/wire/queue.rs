@@ -1,8 +1,8 @@
 //! Queues.
 
 use deltaq_engine::LastReplace;
-use deltaq_service::{Document, Moment};
-use deltaq_types::{LastReplaceDocument, QueueDocument, QueueStatus};
+use deltaq_service::{Document, Moment, PushReport};
+use deltaq_types::{LastReplaceDocument, PushStatus, QueueDocument, QueueStatus, Timestamp};
 
 use super::follow;
 use super::produce::counts;
@@ -46,7 +46,19 @@ pub fn status(document: &Document) -> QueueStatus {
         building_indexes: status.building_indexes.iter().map(ToString::to_string).collect(),
         last_replace: status.last_replace.as_ref().map(|last| last_replace(last, *moment)),
         follow: document.follow.as_ref().map(follow::status),
+        push: document.push.as_ref().map(push),
         followers: document.followers.iter().map(ToString::to_string).collect(),
+    }
+}
+
+/// What the sender of a queue does.
+fn push(report: &PushReport) -> PushStatus {
+    PushStatus {
+        state: report.state,
+        in_flight: report.in_flight as u64,
+        allowed_in_flight: report.allowed as u64,
+        last_success_at: report.last_success_us.map(Timestamp::from_micros),
+        last_error: report.last_error.as_deref().map(str::to_owned),
     }
 }
 

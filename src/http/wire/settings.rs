@@ -9,7 +9,7 @@ use std::sync::Arc;
 use deltaq_engine::config::Config;
 use deltaq_engine::excerpt::{Excerpt, shortened};
 use deltaq_service::admission::{Schema, check_prune};
-use deltaq_types::{Mode, QueueSettings, RawObject};
+use deltaq_types::{Mode, PushFormat, PushPayload, QueueSettings, RawObject};
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -156,13 +156,17 @@ impl Given {
     }
 
     /// The new settings of an existing queue. Settings that are not named get their defaults. If the queue has
-    /// `follow` or a mode other than the default, the PUT must name it. Otherwise, a PUT that is meant to change
+    /// `follow`, `push` or a mode other than the default, the PUT must name it. Otherwise, a PUT that is meant to change
     /// another setting would remove it by accident.
     ///
     /// # Errors
     /// [`Code::WouldRemove`] or [`Code::InvalidConfig`].
     pub fn put_over(&self, current: &Config, defaults: &Config) -> Result<Config, Problem> {
-        let is_set = [("follow", current.follow.is_some()), ("mode", current.mode != defaults.mode)];
+        let is_set = [
+            ("follow", current.follow.is_some()),
+            ("push", current.push.is_some()),
+            ("mode", current.mode != defaults.mode),
+        ];
         let removed = is_set.into_iter().filter(|(name, is_set)| *is_set && !self.names(name));
         let removed: Vec<&str> = removed.map(|(name, _)| name).collect();
         if !removed.is_empty() {
@@ -294,6 +298,7 @@ fn invalid(Fault { setting, why, .. }: Fault) -> Problem {
     let problem = Problem::invalid_setting(&setting, &shortened(&why));
     match setting.as_str() {
         "follow" => problem.hint("it is like {\"queue\":\"prices\"}, or null to detach the queue"),
+        "push" => problem.hint("it is like {\"url\":\"https://shop.example/hooks\",\"secrets\":[\"shop\"]}, or null to push no more"),
         _ => problem,
     }
 }
@@ -311,7 +316,30 @@ fn check(config: &Config) -> Result<(), Problem> {
     }
     let prune = config.admission.as_ref().map_or(&[][..], |admission| &admission.prune);
     check_prune(prune, &config.key, config.version.as_ref())?;
+    check_push(config)?;
     check_follow(config)
+}
+
+/// Refuses settings that a queue that pushes can't have.
+fn check_push(config: &Config) -> Result<(), Problem> {
+    let Some(push) = &config.push else { return Ok(()) };
+    if !config.rules().has_objects {
+        let why = "a queue of mode keys has no objects, so it has nothing to push";
+        return Err(Problem::invalid_setting("push", why).hint("use mode latest"));
+    }
+    match push.format {
+        PushFormat::Standard if push.secrets.is_empty() => {
+            let why = "the format standard needs a secret, because its receivers verify the signature";
+            let problem = Problem::invalid_setting("push.secrets", why);
+            Err(problem.hint("name a secret of the server's setting push.secrets, or use the format raw"))
+        }
+        PushFormat::Raw if push.payload == PushPayload::Thin => {
+            let why = "the body of the format raw is the object";
+            Err(Problem::invalid_setting("push.payload", why)
+                .hint("use the payload full, or the format standard"))
+        }
+        PushFormat::Standard | PushFormat::Raw => Ok(()),
+    }
 }
 
 /// Refuses settings that a follower can't have.

@@ -13,7 +13,7 @@ use deltaq_runtime::causes::with_causes;
 use deltaq_runtime::clock::Clock;
 use deltaq_runtime::lifecycle::Shutdown;
 use deltaq_service::metrics::Metrics;
-use deltaq_service::{Grants, Limits, Memory, Registry};
+use deltaq_service::{Grants, Limits, Memory, Pusher, Registry};
 use futures_util::FutureExt as _;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -37,6 +37,7 @@ pub(in crate::server) struct Ingredients {
     pub(in crate::server) clock: Clock,
     pub(in crate::server) metrics: Metrics,
     pub(in crate::server) grants: Arc<dyn Grants>,
+    pub(in crate::server) pusher: Arc<dyn Pusher>,
     pub(in crate::server) max_followers_per_token: usize,
     /// The memory that the queues of all partitions share.
     pub(in crate::server) memory: Arc<Memory>,
@@ -90,6 +91,7 @@ impl Partition {
         let registry = Registry::new(limits, defaults, clock, Some(journal), shutdown.clone(), metrics)
             .with_tokens(from.grants.clone(), from.max_followers_per_token)
             .with_memory(from.memory.clone())
+            .with_pusher(from.pusher.clone())
             .above(Rv::new(from.issued.load(Ordering::Acquire)));
         let registry = Arc::new(registry);
         let partition = Self { registry, was_released: opening.clean, writing, shutdown, from: from.clone() };

@@ -48,6 +48,7 @@ fn api(audit: Audit) -> (Router, ManualClock) {
         gate: Arc::new(Gate { access: Access::new(tokens), ..Gate::open() }),
         audit,
         refused_lines: Arc::default(),
+        push: Arc::default(),
         spans: Spans::default(),
         started_us: clock.wall_us(),
         clock,

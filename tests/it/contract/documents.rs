@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 const PASCAL_CASE: [&str; 8] =
     ["Added", "Updated", "Deleted", "Replaced", "Sync", "Bookmark", "Error", "Expired"];
 /// The settings of a queue are the document that a caller sends: lengths are texts, and what is not set may be absent.
-const SETTINGS: [&str; 15] = [
+const SETTINGS: [&str; 16] = [
     "Bucket",
     "Debounce",
     "DeliveryRate",
@@ -21,6 +21,7 @@ const SETTINGS: [&str; 15] = [
     "KeyPart",
     "Order",
     "PriorityOrder",
+    "Push",
     "QueueSettings",
     "RateLimiter",
     "Retention",

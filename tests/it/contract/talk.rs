@@ -71,6 +71,7 @@ impl Talk {
             gate: Arc::new(Gate::open()),
             audit: Audit::default(),
             refused_lines: Arc::default(),
+            push: Arc::default(),
             spans: Spans::default(),
             started_us: clock.wall_us(),
             clock,

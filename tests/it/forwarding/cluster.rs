@@ -87,6 +87,7 @@ impl TestNode {
             gate: gate.clone(),
             audit: Audit::default(),
             refused_lines: Arc::default(),
+            push: Arc::default(),
             spans: Spans::default(),
             started_us: clock.wall_us(),
             clock: clock.clone(),

@@ -52,6 +52,7 @@ pub(crate) fn api(registry: &Arc<Registry>, clock: &Clock, shutdown: &Shutdown) 
         gate: Arc::new(Gate::open()),
         audit: Audit::default(),
         refused_lines: Arc::default(),
+        push: Arc::default(),
         spans: Spans::default(),
         started_us: clock.wall_us(),
         clock: clock.clone(),

@@ -61,6 +61,7 @@ fn full() -> Value {
         "max_deletes": 13,
         "retention": {"age": "7d", "bytes": 14},
         "follow": null,
+        "push": null,
         "schema": {"properties": {"n": {"type": ["number", "null"], "default": null}}},
         "prune": ["/debug"],
         "ignore": ["/updated_at"],

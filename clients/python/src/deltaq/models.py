@@ -267,6 +267,7 @@ class QueueSettings(TypedDict, total=False):
     max_delete_percent: float | None
     max_deletes: int | None
     follow: Json | None
+    push: Json | None
     schema: Any
     indexes: dict[str, str] | None
     diff: Json | None
@@ -306,6 +307,7 @@ class Status:
     last_replace: Json | None = None
     followers: list[str] = field(default_factory=list)
     follow: Json | None = None
+    push: Json | None = None
 
     @classmethod
     def read(cls, document: Json) -> Status:

@@ -91,6 +91,7 @@ impl Config {
             array_keys: ArrayKeys::new(&document.diff.array_keys).map_err(invalid("diff.array_keys"))?,
             ignored: Ignored::new(&document.ignore).map_err(invalid("ignore"))?,
             follow: document.follow.as_ref().map(|document| Arc::new(follow(document))),
+            push: document.push.clone().map(Arc::new),
             admission: admission(document)?.map(Arc::new),
         })
     }
@@ -124,6 +125,7 @@ impl Config {
             max_deletes: self.max_deletes,
             retention: self.retention,
             follow: self.follow.as_deref().map(follow_settings),
+            push: self.push.as_deref().cloned(),
             schema: self.admission.as_ref().and_then(|admission| admission.schema.clone()),
             prune: prune.iter().map(|pointer| pointer.text.to_string()).collect(),
             ignore: self.ignored.texts(),

@@ -78,6 +78,14 @@ impl<const BUCKETS: usize> Distribution<BUCKETS> {
         })
     }
 
+    /// Counts a duration.
+    pub(super) fn record(&mut self, bounds_us: &[u64; BUCKETS], took: Duration) {
+        let took_us = whole_us(took);
+        let bucket = bounds_us.partition_point(|bound| *bound < took_us);
+        *self.counts.get_mut(bucket).unwrap_or(&mut self.beyond) += 1;
+        self.sum_us += took_us;
+    }
+
     pub(super) fn add(&mut self, other: &Self) {
         for (count, more) in self.counts.iter_mut().zip(other.counts) {
             *count += more;

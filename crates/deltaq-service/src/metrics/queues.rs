@@ -21,6 +21,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use super::super::{Moment, Name};
 use super::Metrics;
 use super::durations::Durations;
+use super::pushes::PushReport;
 
 /// client-go's buckets, 1e-8 s to 1e3 s by powers of ten, in microseconds. The first two hold durations of 0 us.
 const BOUNDS_US: [u64; BUCKETS] =
@@ -139,6 +140,8 @@ pub struct Sample {
     pub(super) last_replaced: Vec<(Source, Time)>,
     /// The lag of a follower. `None` for a queue that shares its series.
     pub(super) lag: Option<Lag>,
+    /// What the task of a queue that pushes does. `None` for a queue that shares its series.
+    pub(super) push: Option<PushReport>,
 }
 
 /// The lag of a follower behind the queue that it follows.
@@ -294,7 +297,7 @@ impl QueueMetrics {
         let own = if series.name.is_some() { SOURCES_MAX } else { 0 };
         let last_replaced = queue.last_replaced().take(own);
         let last_replaced = last_replaced.map(|(source, at)| (source.clone(), moment.wall(at))).collect();
-        Sample { series, gauges, last_replaced, lag: None }
+        Sample { series, gauges, last_replaced, lag: None, push: None }
     }
 
     fn series(&self) -> Arc<Series> {
@@ -311,6 +314,13 @@ impl Sample {
     #[must_use]
     pub fn with_lag(mut self, lag: Option<Lag>) -> Self {
         self.lag = lag.filter(|_| self.series.name.is_some());
+        self
+    }
+
+    /// Adds what the task of a queue that pushes does.
+    #[must_use]
+    pub fn with_push(mut self, push: Option<PushReport>) -> Self {
+        self.push = push.filter(|_| self.series.name.is_some());
         self
     }
 }

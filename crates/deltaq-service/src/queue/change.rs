@@ -197,6 +197,7 @@ impl Handle {
             // The task builds new indexes.
             self.leftovers.wake();
             self.follow_task.wake.notify_one();
+            self.push_task.wake.notify_one();
         }
         if state.awaits_room && state.queue.follow_room() > 0 {
             state.awaits_room = false;

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use super::{Queues, Registry};
 use crate::author::author;
 use crate::grants::Grants;
-use crate::metrics::Lag;
+use crate::metrics::{Lag, Sample};
 use crate::queue::Handle;
 use crate::queue::follow_task::FollowReport;
 use crate::{Error, FollowError, Name};
@@ -135,8 +135,9 @@ impl Registry {
         Ok(commits)
     }
 
-    /// Records which queue a queue now follows.
+    /// Records which queue a queue now follows, and starts its pusher if it now pushes.
     pub(super) fn note_follow(&self, queues: &mut Queues, handle: &Handle, before: Option<&Follow>) {
+        self.note_push(handle);
         queues.unfollow(handle.name(), before);
         if let Some(token) = handle.lock().queue.follow_set_by().cloned() {
             queues.setters.insert(handle.name().clone(), token);
@@ -186,6 +187,13 @@ impl Registry {
         let position = handle.lock().queue.follow_position();
         let FollowReport { lag_events: events, lag: time, .. } = self.follow_report(handle, position)?;
         Some(Lag { follows, events, time })
+    }
+
+    /// The current metrics of all queues.
+    pub(crate) fn samples(&self) -> Vec<Sample> {
+        let handles = self.handles();
+        let samples = handles.iter().filter_map(|handle| Some(handle.sample()?.with_lag(self.lag(handle))));
+        samples.collect()
     }
 
     pub(crate) fn followers_changed(&self) -> &Notify {

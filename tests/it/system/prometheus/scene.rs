@@ -42,8 +42,12 @@ impl Scene {
         let capped = Spawned::start_with(&Store::Memory, |command| {
             command.env("DELTAQ_SERVER__MAX_CONNECTIONS", "4");
         });
+        let healthy = Spawned::start_with(&store, |command| {
+            command.env("DELTAQ_PUSH__ALLOW", "http://127.0.0.1:*");
+            command.env("DELTAQ_PUSH__ALLOW_NETWORKS", "127.0.0.1");
+        });
         let servers = vec![
-            (HEALTHY, Spawned::start(&store)),
+            (HEALTHY, healthy),
             ("stuck", Spawned::start(&Store::Memory)),
             ("backlog", Spawned::start(&Store::Memory)),
             ("stalled", stalled),

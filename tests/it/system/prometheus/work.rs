@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use crate::harness::blocking::{Connection, Message};
 
 /// The queues that the dashboard shows.
-pub(super) const QUEUES: [&str; 4] = ["mixed", "bulk", "asleep", "copy"];
+pub(super) const QUEUES: [&str; 5] = ["mixed", "bulk", "asleep", "copy", "pushed"];
 /// The tasks that are repeated, each by its own caller.
-pub(super) const TASKS: [fn(&mut Caller, usize); 4] = [mixed, bulk, poll, watch];
+pub(super) const TASKS: [fn(&mut Caller, usize); 5] = [mixed, bulk, poll, watch, push];
 
 /// Bytes and number of large objects: together enough for a checkpoint.
 const LARGE_BYTES: usize = 900_000;
@@ -179,6 +179,15 @@ fn watch(caller: &mut Caller, _round: usize) {
     let request = format!("{head}\r\nhost: localhost\r\naccept: application/json\r\n\r\n");
     caller.connection.send(request.as_bytes()).expect("the server reads");
     caller.connection.receive().expect("an answer");
+}
+
+/// Changes keys of a queue that pushes them to another queue of the same server.
+fn push(caller: &mut Caller, round: usize) {
+    if round == 0 {
+        let url = format!("http://{}/v1/queues/sink/update", caller.address);
+        caller.ok("PUT", "/v1/queues/pushed", &json!({"push": {"url": url, "format": "raw"}}));
+    }
+    caller.post("pushed/update", &json!({"key": format!("k{}", round % 5), "round": round}));
 }
 
 fn poll(caller: &mut Caller, _round: usize) {

@@ -35,7 +35,7 @@ use deltaq_engine::time::Time;
 use deltaq_engine::trace::{Trace, TraceContext};
 use deltaq_engine::view::View;
 use deltaq_types::name::{Incarnation, Name};
-use deltaq_types::{Bucket, Mode, RawObject, Retention};
+use deltaq_types::{Bucket, Mode, Push, PushFormat, PushPayload, RawObject, Retention};
 
 use crate::record::Identity;
 use crate::store::QueueId;
@@ -290,6 +290,16 @@ pub(super) fn full_config() -> Config {
             view: View::Known,
             prefix: "a/".into(),
             max_waiting: 7,
+        })),
+        push: Some(Arc::new(Push {
+            url: "https://shop.example/hooks".to_owned(),
+            format: PushFormat::Raw,
+            payload: PushPayload::Full,
+            secrets: vec!["shop".to_owned()],
+            timeout: Duration::from_secs(8).into(),
+            max_in_flight: 9,
+            retry: vec![Duration::from_secs(10).into()],
+            reject_statuses: vec![404],
         })),
         admission: None,
     }

@@ -12,8 +12,9 @@ use deltaq_engine::rate::Rate;
 use deltaq_engine::rate_limit::{ItemExponential, ItemFastSlow, RateLimiter};
 use deltaq_engine::schedule::HeadStart;
 use deltaq_engine::view::View;
+use deltaq_types::duration::DurationText;
 use deltaq_types::range::{CENTURY, HEAD_START_MAX, HOUR, HOURS_12, SEC};
-use deltaq_types::{Bucket, Mode, RawObject, Retention};
+use deltaq_types::{Bucket, Mode, Push, PushFormat, PushPayload, RawObject, Retention};
 
 use super::Dice;
 
@@ -110,6 +111,7 @@ impl Dice {
             array_keys: self.array_keys(),
             ignored: self.ignored(),
             follow: self.maybe(|dice| Arc::new(dice.follow())),
+            push: self.maybe(|dice| Arc::new(dice.push())),
         }
     }
 
@@ -141,6 +143,20 @@ impl Dice {
             view: self.of(&View::ALL),
             prefix: self.text(),
             max_waiting: self.0.usize(1..=1_000_000_000),
+        }
+    }
+
+    fn push(&mut self) -> Push {
+        let span = |dice: &mut Self, least: u64, most: u64| DurationText::from_us(dice.0.u64(least..=most));
+        Push {
+            url: self.of(&["https://shop.example/hooks?a=b", "http://127.0.0.1:8080/"]).to_owned(),
+            format: self.of(&[PushFormat::Standard, PushFormat::Raw]),
+            payload: self.of(&[PushPayload::Full, PushPayload::Thin]),
+            secrets: self.maybe(|dice| dice.of(&["shop", "a_1-b"]).to_owned()).into_iter().collect(),
+            timeout: span(self, SEC, 300 * SEC),
+            max_in_flight: self.0.u64(1..=256),
+            retry: self.list(|dice| span(dice, 0, HOUR)),
+            reject_statuses: self.list(|dice| dice.0.u16(400..500)),
         }
     }
 }

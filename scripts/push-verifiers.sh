@@ -1,0 +1,135 @@
+#!/usr/bin/env bash
+# Judges the signatures of pushed requests with the official verifiers of Standard Webhooks, from PyPI and from npm: each must accept every
+# request under both secrets of a rotation, and refuse it with another body, id, time or secret. Takes no arguments. DELTAQ_BIN is the server;
+# without it, target/debug/deltaq is built.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# shellcheck source=scripts/server.sh
+. scripts/server.sh
+find_binary
+
+versions="standardwebhooks 1.1.0, 1.1.1"
+tools=$PWD/target/push-verifiers
+if [ "$(cat "$tools/installed.txt" 2> /dev/null)" != "$versions" ]; then
+    rm -rf "$tools"
+    python3 -m venv "$tools/python"
+    "$tools/python/bin/pip" install --quiet --disable-pip-version-check standardwebhooks==1.1.0
+    npm install --silent --no-audit --no-fund --prefix "$tools/node" standardwebhooks@1.1.1 > /dev/null
+    echo "$versions" > "$tools/installed.txt"
+fi
+
+new=whsec_$(openssl rand -base64 32)
+old=whsec_$(openssl rand -base64 24)
+other=whsec_$(openssl rand -base64 24)
+printf '%s\n%s\n' "$new" "$old" > "$work/secret"
+chmod 600 "$work/secret"
+cat > "$work/deltaq.toml" << END
+[push]
+allow = ["http://127.0.0.1:*"]
+allow_networks = ["127.0.0.1"]
+[push.secrets.shop]
+file = "$PWD/$work/secret"
+queues = ["*"]
+END
+
+# Keeps each request as one line of JSON.
+cat > "$work/receiver.py" << 'END'
+import http.server
+import json
+import sys
+
+class Receiver(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["content-length"])).decode()
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        with open(sys.argv[2], "a") as file:
+            print(json.dumps({"headers": headers, "body": body}), file=file)
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+server = http.server.HTTPServer(("127.0.0.1", 0), Receiver)
+with open(sys.argv[1], "w") as file:
+    file.write(str(server.server_port))
+server.serve_forever()
+END
+python3 "$work/receiver.py" "$work/port" "$work/requests" &
+receiver=$!
+trap 'kill $receiver 2> /dev/null; stop_server; rm -rf "$work"' EXIT
+until [ -s "$work/port" ]; do sleep 0.1; done
+
+start_server --in-memory --config "$work/deltaq.toml"
+export DELTAQ_URL=$api
+url=http://127.0.0.1:$(cat "$work/port")/
+"$binary" queue create full push.url="$url" push.secrets='["shop"]' > /dev/null
+"$binary" queue create thin push.url="$url" push.secrets='["shop"]' push.payload=thin > /dev/null
+number=0
+for queue in full thin; do
+    for text in plain 'größe € 😀' '\u0000\"\\/' "$(printf 'x%.0s' {1..20000})"; do
+        "$binary" add "$queue" "{\"key\":\"k$((++number))\",\"n\":1.50,\"text\":\"$text\"}" > /dev/null
+    done
+    "$binary" wait "$queue" --idle > /dev/null
+done
+
+cat > "$work/verify.py" << 'END'
+import json
+import sys
+from standardwebhooks import Webhook, WebhookVerificationError
+
+requests, new, old, other = sys.argv[1:]
+
+def accepts(secret, body, headers):
+    try:
+        Webhook(secret).verify(body, headers)
+    except WebhookVerificationError:
+        return False
+    return True
+
+count = 0
+for line in open(requests):
+    request = json.loads(line)
+    body, headers = request["body"], request["headers"]
+    for secret in (new, old):
+        assert accepts(secret, body, headers), request
+        assert not accepts(secret, body + " ", headers), request
+        assert not accepts(secret, body, headers | {"webhook-id": headers["webhook-id"] + "0"}), request
+        assert not accepts(secret, body, headers | {"webhook-timestamp": str(int(headers["webhook-timestamp"]) + 1)}), request
+    assert not accepts(other, body, headers), request
+    count += 1
+assert count == 8, count
+END
+cat > "$work/verify.mjs" << 'END'
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+
+const [tools, requests, fresh, old, other] = process.argv.slice(2);
+const { Webhook } = createRequire(`${tools}/node/`)("standardwebhooks");
+const accepts = (secret, body, headers) => {
+  try {
+    new Webhook(secret).verify(body, headers);
+    return true;
+  } catch {
+    return false;
+  }
+};
+const expect = (holds, request) => {
+  if (!holds) throw new Error(JSON.stringify(request));
+};
+const lines = readFileSync(requests, "utf8").trim().split("\n");
+for (const request of lines.map((line) => JSON.parse(line))) {
+  const { body, headers } = request;
+  for (const secret of [fresh, old]) {
+    expect(accepts(secret, body, headers), request);
+    expect(!accepts(secret, body + " ", headers), request);
+    expect(!accepts(secret, body, { ...headers, "webhook-id": headers["webhook-id"] + "0" }), request);
+    expect(!accepts(secret, body, { ...headers, "webhook-timestamp": String(Number(headers["webhook-timestamp"]) + 1) }), request);
+  }
+  expect(!accepts(other, body, headers), request);
+}
+expect(lines.length === 8, lines.length);
+END
+"$tools/python/bin/python" "$work/verify.py" "$work/requests" "$new" "$old" "$other"
+node "$work/verify.mjs" "$tools" "$work/requests" "$new" "$old" "$other"
+echo "the verifiers of PyPI and npm accept the signatures of 8 requests, and nothing else"

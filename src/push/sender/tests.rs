@@ -1,0 +1,97 @@
+//! Names whose addresses must not be reached.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+use deltaq_types::Push;
+use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+
+use super::*;
+use crate::config;
+
+/// A policy for any port of `shop.example`, and of addresses in these networks.
+fn policy(networks: &[&str]) -> Policy {
+    let settings = config::Push {
+        allow: vec!["http://shop.example:*".to_owned()],
+        allow_networks: networks.iter().map(|network| network.parse().unwrap()).collect(),
+        ..config::Push::default()
+    };
+    Policy::read(&settings).unwrap()
+}
+
+/// Sends a request to `shop.example`, whose name server gives these answers, one after the other.
+async fn sends(networks: &[&str], answers: &[&[&str]], port: u16) -> Vec<Answer> {
+    let policy = policy(networks);
+    let addresses = |texts: &&[&str]| -> Vec<SocketAddr> {
+        texts.iter().map(|text| SocketAddr::new(text.parse::<IpAddr>().unwrap(), 0)).collect()
+    };
+    let left = Arc::new(Mutex::new(answers.iter().map(addresses).collect::<VecDeque<_>>()));
+    let lookup: Lookup = Arc::new(move |_name| {
+        let next = left.lock().pop_front().unwrap_or_default();
+        Box::pin(std::future::ready(Ok(next)))
+    });
+    let sender = Sender::looking_up(&policy, lookup).unwrap();
+    let push = serde_json::json!({"url": format!("http://shop.example:{port}/"), "format": "raw"});
+    let push: Push = serde_json::from_value(push).unwrap();
+    let endpoint = policy.endpoint("q", &push).unwrap();
+    let mut received = Vec::new();
+    for _ in answers {
+        let call = Call { id: "a".to_owned(), timestamp: 1, headers: HeaderMap::new(), body: Bytes::new() };
+        received.push(sender.send(&endpoint, call, Duration::from_mins(1)).await);
+    }
+    received
+}
+
+fn is_forbidden(answer: &Answer) -> bool {
+    matches!(answer, Answer::None { why } if why.contains("not global"))
+}
+
+/// Answers each connection to one address once, and counts them.
+async fn listener(address: &str) -> (u16, Arc<Mutex<usize>>) {
+    let listener = TcpListener::bind((address, 0)).await.unwrap();
+    let (port, count) = (listener.local_addr().unwrap().port(), Arc::new(Mutex::new(0)));
+    let counted = count.clone();
+    #[expect(clippy::disallowed_methods, reason = "a test needs no orderly end")]
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            *counted.lock() += 1;
+            let mut head = [0; 4_096];
+            let _ = stream.read(&mut head).await;
+            let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n").await;
+        }
+    });
+    (port, count)
+}
+
+#[tokio::test]
+async fn a_name_of_an_inner_address_is_not_connected_to() {
+    let (port, count) = listener("127.0.0.1").await;
+    let inner: [&[&str]; 5] =
+        [&["127.0.0.1"], &["::ffff:127.0.0.1"], &["::1", "127.0.0.1"], &["10.0.0.1"], &[]];
+    for answer in sends(&[], &inner, port).await {
+        assert!(is_forbidden(&answer), "{answer:?}");
+    }
+    assert_eq!(*count.lock(), 0);
+}
+
+#[tokio::test]
+async fn a_name_that_changes_its_address_gains_nothing() {
+    let (port, count) = listener("127.0.0.1").await;
+    // The first answer is permitted, and the next ones are not.
+    let answers: [&[&str]; 3] = [&["127.0.0.1"], &["127.0.0.2"], &["0.0.0.0"]];
+    let received = sends(&["127.0.0.1/32"], &answers, port).await;
+    assert!(matches!(received[0], Answer::Status { status: 204, .. }), "{received:?}");
+    assert!(is_forbidden(&received[1]) && is_forbidden(&received[2]), "{received:?}");
+    assert_eq!(*count.lock(), 1);
+}
+
+#[tokio::test]
+async fn every_address_of_an_answer_is_checked() {
+    let (port, count) = listener("127.0.0.1").await;
+    // Nothing listens on the permitted address, and the request must not fall back to the other one.
+    let received = sends(&["127.0.0.9/32"], &[&["127.0.0.9", "127.0.0.1"]], port).await;
+    assert!(matches!(&received[0], Answer::None { .. }) && !is_forbidden(&received[0]), "{received:?}");
+    assert_eq!(*count.lock(), 0);
+}
