@@ -3,6 +3,7 @@
 
 mod call;
 mod client;
+pub mod deltaqtest;
 mod error;
 mod informer;
 mod list;
