@@ -57,6 +57,7 @@ judges:
     just go-client
     just program-packages
     just debian-package
+    just rust-packages
     for client in go python python-async rust typescript; do just informer-faults $client; done
     just pop-replies 100000
     just differences
@@ -143,6 +144,10 @@ program-packages:
 debian-package:
     cargo build --release --locked
     DELTAQ_BIN=target/release/deltaq ./scripts/debian-package.sh --all
+
+# Each crate compiled from its package, as crates.io would have it.
+rust-packages:
+    ./scripts/rust-packages.sh --build
 
 # One list of scenarios for the clients of all languages; `just clients python --scenario lost-answers` runs one of them.
 clients client *args:
