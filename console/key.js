@@ -30,13 +30,13 @@ function sentence({ explanation, due_at, lease }) {
   return at < 0 ? seen(capital) : [...seen(capital.slice(0, at)), time(instant), ...seen(capital.slice(at + instant.length))];
 }
 
-/** What a person can do about it. */
 function adviceOf({ explain, status, settings: { mode } }) {
   switch (explain.reason) {
     case "parked": return mode === "events" ? "Mend the cause, then redrive the key; or discard the change that fails." : "Mend the cause, then redrive the key. A new change of the key also makes it ready.";
     case "backing_off": case "delayed": case "debouncing": return "It becomes ready by itself. “Deliver now” makes it ready at once.";
     case "leased": return "If the worker is gone, the key returns when its lease ends, or at once if you release it.";
     case "paused": return "Workers get it when somebody resumes the queue.";
+    case "held": return "Workers get it after the hold.";
     case "queue_limit": return "Workers get it when they settle another.";
     case "rate_limited": return "The rate of the queue delivers it.";
     case "closed": return "Its delay does not end while the queue is closed.";
@@ -83,7 +83,7 @@ function remedies({ queue, key, found, who, refresh, problem, signal }) {
       button("Discard…", "admin", () => postOnce(queuePath(queue, "parked/discard"), { body: { keys: [key] } }), { kind: "danger", ask: () => discardOf(queue, key, found.settings, signal) }),
     ];
     case "backing_off": case "delayed": case "debouncing": return [button("Deliver now", "admin", () => post(queuePath(queue, "delayed/promote"), { body: { keys: [key] } }), { kind: "primary" })];
-    case "paused": return [button("Resume the queue", "admin", () => post(queuePath(queue, "resume")), { kind: "primary" })];
+    case "paused": case "held": return [button("Resume the queue", "admin", () => post(queuePath(queue, "resume")), { kind: "primary" })];
     case "closed": return [button("Reopen the queue", "admin", () => post(queuePath(queue, "reopen")), { kind: "primary" })];
     case "leased": return [button("Release the lease…", "consume", () => post(queuePath(queue, "release"), { body: { lease_id: explain.lease.id } }), { ask: () => ({ title: `Take this key of ${queue} from its worker?`, action: "Release", text: [h("p", null, "Another worker may get the key at once. If the present worker is still at work, two work on the same key.")] }) })];
     default: return [];
@@ -222,7 +222,7 @@ async function readKey(queue, key, signal, before) {
 }
 
 // The states whose names differ from the reason.
-const STATES = { debouncing: "delayed", backing_off: "delayed", queue_limit: "ready", rate_limited: "ready", queued: "ready", next: "ready", nothing_waits: "acknowledged" };
+const STATES = { debouncing: "delayed", backing_off: "delayed", held: "ready", queue_limit: "ready", rate_limited: "ready", queued: "ready", next: "ready", nothing_waits: "acknowledged" };
 
 function sections({ item, known, latest }, opened) {
   const leased = item?.leased_deltas ?? [];

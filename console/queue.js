@@ -41,10 +41,10 @@ function switchesOf(queue) {
   };
 }
 
-/** The sentence at the top: what the queue does now. */
 function sentence(status) {
   if (status.drained) return "Drained: the queue is closed, and no key waits.";
   if (status.paused) return "Paused: workers get nothing until somebody resumes the queue.";
+  if (status.held_until) return "Held: a worker asked to wait.";
   if (isHeld(status)) return `It follows another queue and can't go on: ${status.follow.detail ?? "it has reached a limit"}.`;
   if (status.ready > 0 && status.leased === 0 && status.waiters === 0) return "No worker takes the keys that are ready.";
   if (status.parked > 0) return `${counted(status.parked, "key")} ${status.parked === 1 ? "is parked and waits" : "are parked and wait"} for a person.`;
@@ -127,7 +127,7 @@ function buttons({ queue, who, refresh, problem, signal }) {
     bar, note,
     update: (now) => {
       elements.pause.hidden = now.paused;
-      elements.resume.hidden = !now.paused;
+      elements.resume.hidden = !now.paused && !now.held_until;
       elements.close.hidden = now.closed;
       elements.reopen.hidden = !now.closed;
     },

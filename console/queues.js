@@ -79,7 +79,6 @@ class Rates {
   }
 }
 
-/** Whether a follower can't go on. */
 export const isHeld = ({ follow }) => follow?.state === "blocked" || follow?.state === "waiting";
 
 /** Whether a queue needs a person. */
@@ -87,10 +86,10 @@ const isTrouble = ({ status }) => status.parked > 0 || status.paused || (status.
   || (status.ready > 0 && status.leased === 0 && status.waiters === 0);
 const TROUBLE = "Parked keys, ready keys without a worker, a queue that is paused or closed, a follower that can't go on, a list that was cut off";
 
-/** Small words beside the name of a queue. */
 export function badges(status) {
   const words = [
     status.paused && ["paused", "warn"],
+    status.held_until && ["held", "warn"],
     status.drained ? ["drained", ""] : status.closed && ["closed", "warn"],
     status.follow && [status.follow.state === "following" ? "follower" : `follower, ${status.follow.state}`, isHeld(status) ? "warn" : ""],
     status.followers.length > 0 && [counted(status.followers.length, "follower"), ""],

@@ -17,6 +17,7 @@ for name, durations in {
     "duration-wait": ["0s", "1us", "25ms", "0100ms"],
     "duration-lease": ["1s", "1500ms", "30s", "060s", "12h", "43200000000us"],
     "duration-delay": DELAYS,
+    "duration-hold": ["0s", "1us", "5ms", "2h", "400d"],
     "duration-head-start": ["0s", "5ms", "10m", "-10m", "7d", "-7d"],
     "duration-text": ["1s", "1500ms", "30s", "10h", "7d"],
 }.items():
@@ -37,7 +38,7 @@ def documents(context, response):
 
 
 # The options of a settle, and the ways to settle with which they go.
-OPTIONS = {"delay": ("nack", "done"), "error": ("nack", "reject"), "floor": ("nack",), "lease_duration": ("extend",)}
+OPTIONS = {"delay": ("nack", "done"), "error": ("nack", "reject"), "floor": ("nack",), "hold": ("ack", "release"), "lease_duration": ("extend",)}
 
 
 def settles_contradict(settles):

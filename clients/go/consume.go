@@ -122,6 +122,21 @@ func (q *Queue) Release(ctx context.Context, leaseIDs ...string) (*SettledList, 
 	return q.settleAll(ctx, "/release", leaseIDs, nil)
 }
 
+// AckAndHold is like [Queue.Ack], and nothing of the queue is delivered for a time, at most an hour, because the target asks for it.
+func (q *Queue) AckAndHold(ctx context.Context, length time.Duration, leaseIDs ...string) (*SettledList, error) {
+	return q.settleAll(ctx, "/ack", leaseIDs, map[string]any{"hold": holdOf(length)})
+}
+
+// ReleaseAndHold is like [Queue.Release], and nothing of the queue is delivered for a time, at most an hour, because the target asks for
+// it.
+func (q *Queue) ReleaseAndHold(ctx context.Context, length time.Duration, leaseIDs ...string) (*SettledList, error) {
+	return q.settleAll(ctx, "/release", leaseIDs, map[string]any{"hold": holdOf(length)})
+}
+
+func holdOf(length time.Duration) *Hold {
+	return &Hold{Scope: HoldQueue, For: Duration(length)}
+}
+
 // DoneOptions are options of [Queue.Done].
 type DoneOptions struct {
 	// Delay adds the keys again after this time. Zero means not at all.

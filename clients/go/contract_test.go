@@ -58,6 +58,7 @@ var documents = []struct {
 	{deltaq.DiffOperation{}, []string{"DiffOperation"}},
 	{deltaq.PoppedItem{}, []string{"PoppedItem"}},
 	{deltaq.Popped{}, []string{"Popped"}},
+	{deltaq.Hold{}, []string{"Hold"}},
 	{deltaq.Settle{}, []string{"SettleCall"}},
 	{deltaq.Settled{}, []string{"SettledDocument"}},
 	{deltaq.SettledList{}, []string{"SettledList"}},

@@ -124,6 +124,19 @@ type Popped struct {
 	Settled []Settled    `json:"settled"`
 	Closed  bool         `json:"closed"`
 	Paused  bool         `json:"paused"`
+	// HeldUntil is the end of the hold that stops delivery. Nil without one.
+	HeldUntil *time.Time `json:"held_until,omitempty"`
+}
+
+// HoldQueue is the scope of a [Hold] that concerns all keys of a queue.
+const HoldQueue = "queue"
+
+// Hold is a time in which nothing is delivered, because the target of the work asks for it.
+type Hold struct {
+	// Scope is [HoldQueue].
+	Scope string `json:"scope"`
+	// For is how long nothing is delivered. More than an hour counts as an hour.
+	For Duration `json:"for"`
 }
 
 // Settle ends or extends leases.
@@ -137,6 +150,8 @@ type Settle struct {
 	Floor bool `json:"floor,omitempty"`
 	// Error is for a nack or a reject.
 	Error string `json:"error,omitempty"`
+	// Hold is for an ack or a release.
+	Hold *Hold `json:"hold,omitempty"`
 	// LeaseDuration is for an extension. Zero means the setting of the queue.
 	LeaseDuration Duration `json:"lease_duration,omitempty"`
 }
@@ -153,6 +168,8 @@ type Settled struct {
 	Failures *int64     `json:"failures,omitempty"`
 	DueAt    *time.Time `json:"due_at,omitempty"`
 	Parked   *bool      `json:"parked,omitempty"`
+	// HeldUntil is the end of the hold of the queue, after a settle with a hold.
+	HeldUntil *time.Time `json:"held_until,omitempty"`
 	// ExpiresAt, ExpiresInMs, PendingDeltas and Deleted are set after an extension.
 	ExpiresAt     *time.Time `json:"expires_at,omitempty"`
 	ExpiresInMs   *int64     `json:"expires_in_ms,omitempty"`

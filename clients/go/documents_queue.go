@@ -234,6 +234,7 @@ type QueueStatus struct {
 	OldestReadyAgeMs          int64         `json:"oldest_ready_age_ms"`
 	OldestUnacknowledgedAgeMs int64         `json:"oldest_unacknowledged_age_ms"`
 	Paused                    bool          `json:"paused"`
+	HeldUntil                 *time.Time    `json:"held_until"`
 	Closed                    bool          `json:"closed"`
 	Drained                   bool          `json:"drained"`
 	BuildingIndexes           []string      `json:"building_indexes"`

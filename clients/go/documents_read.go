@@ -43,8 +43,8 @@ type Item struct {
 // Explanation says why a key is not delivered.
 type Explanation struct {
 	Key string `json:"key"`
-	// Reason is leased, delayed, debouncing, backing_off, parked, paused, queue_limit, rate_limited, closed, queued, next,
-	// nothing_waits or unknown.
+	// Reason is leased, delayed, debouncing, backing_off, parked, paused, held, queue_limit, rate_limited, closed, queued,
+	// next, nothing_waits or unknown.
 	Reason      string     `json:"reason"`
 	Explanation string     `json:"explanation"`
 	Lease       *Lease     `json:"lease"`

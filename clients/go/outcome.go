@@ -48,7 +48,11 @@ type Done struct {
 func (done *Done) Error() string { return "done" }
 
 // Release is what a handler returns that has not worked on its key: the key is delivered again at once. It is no failure.
-type Release struct{}
+type Release struct {
+	// Hold is how long nothing of the queue is delivered, because the target asks for it. Zero means no hold. More than an hour counts as an
+	// hour.
+	Hold time.Duration
+}
 
 // Error says that the key is released.
 func (release *Release) Error() string { return "release" }
@@ -91,6 +95,9 @@ func (job *Job) settle(err error) Settle {
 		}
 	case errors.As(err, &release):
 		entry.As = AsRelease
+		if release.Hold > 0 {
+			entry.Hold = holdOf(release.Hold)
+		}
 	default:
 		entry.As, entry.Error = AsNack, textOf(err)
 	}

@@ -298,6 +298,21 @@ def outcomes(s: Scenario) -> None:
 
 
 @scenario
+def holds(s: Scenario) -> None:
+    """A Release with a hold stops the delivery of the queue until somebody resumes it."""
+    s.target.plan = lambda work: Plan({"as": "release", "hold": "2h"} if work.number == 1 else {"as": "ack"})
+    worker = s.start("worker", concurrency=1, batch=1)
+    s.add(*objects(3, 1))
+    wait_for(lambda: s.get("status")["held_until"] is not None, "the queue is held")
+    wait_for(lambda: s.get("status")["leased"] == 0, "all leases are settled")
+    status = s.get("status")
+    check((status["ready"], status["parked"]) == (3, 0), f"the status is {status}")
+    s.server.ok("POST", s.path("resume"))
+    wait_for(lambda: s.target.written() == 4, "each key is written, and the first one again")
+    s.check_stopped(worker)
+
+
+@scenario
 def keys_done(s: Scenario) -> None:
     """Mode keys: Done with a delay brings the key again."""
     s.configure(mode="keys")

@@ -13,6 +13,7 @@ mod event_sources;
 mod explaining;
 mod following;
 mod following_events;
+mod holding;
 mod hosts;
 mod ignoring;
 mod indexing;

@@ -18,6 +18,7 @@ import (
 // plan is what the target says about the end of a handler.
 type plan struct {
 	As          string `json:"as"`
+	Hold        string `json:"hold"`
 	Delay       string `json:"delay"`
 	Floor       bool   `json:"floor"`
 	Error       string `json:"error"`
@@ -77,8 +78,8 @@ func handle(ctx context.Context, job *deltaq.Job) error {
 
 func outcome(wanted *plan) error {
 	var delay time.Duration
-	if wanted.Delay != "" {
-		parsed, err := deltaq.ParseDuration(wanted.Delay)
+	if text := wanted.Delay + wanted.Hold; text != "" {
+		parsed, err := deltaq.ParseDuration(text)
 		if err != nil {
 			return err
 		}
@@ -93,6 +94,8 @@ func outcome(wanted *plan) error {
 		return nil
 	case "nack":
 		return &deltaq.Nack{Err: reason, Delay: delay, Floor: wanted.Floor}
+	case "release":
+		return &deltaq.Release{Hold: delay}
 	case "reject":
 		return &deltaq.Reject{Err: reason}
 	case "done":

@@ -34,6 +34,7 @@ from deltaq import (
     QueueDeleted,
     Reflector,
     Reject,
+    Release,
     Replace,
     RetryOptions,
     ViewObject,
@@ -79,11 +80,13 @@ def describe(item: Item, context: Context) -> dict[str, Any]:
     }
 
 
-def outcome(wanted: dict[str, Any]) -> Ack | Nack | Reject | Done | None:
+def outcome(wanted: dict[str, Any]) -> Ack | Nack | Reject | Done | Release | None:
     """How the target wants the handler to end."""
     match wanted["as"]:
         case "nack":
             raise Nack(wanted.get("error"), delay=wanted.get("delay"), floor=wanted.get("floor", False))
+        case "release":
+            return Release(hold=wanted["hold"])
         case "reject":
             return Reject(wanted.get("error"))
         case "done":
@@ -111,7 +114,7 @@ def post(path: str, body: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def handle(item: Item, context: Context) -> Ack | Nack | Reject | Done | None:
+def handle(item: Item, context: Context) -> Ack | Nack | Reject | Done | Release | None:
     body = describe(item, context)
     wanted = post("/start", body)
     if wanted.get("before_write"):

@@ -28,7 +28,7 @@ from program import (
     setting,
 )
 
-from deltaq import Ack, Context, Done, Error, Item, Nack, Problem, Produced, QueueDeleted, Reject
+from deltaq import Ack, Context, Done, Error, Item, Nack, Problem, Produced, QueueDeleted, Reject, Release
 from deltaq.aio import Client, Informer, Queue, Reflector, Worker, wait_for_cache_sync
 
 # Maximum length of a line of standard input, in bytes.
@@ -54,7 +54,7 @@ async def worker(queue: Queue) -> None:
             result: dict[str, Any] = reply.json()
             return result
 
-        async def handle(item: Item, context: Context) -> Ack | Nack | Reject | Done | None:
+        async def handle(item: Item, context: Context) -> Ack | Nack | Reject | Done | Release | None:
             body = describe(item, context)
             wanted = await post("/start", body)
             if not wanted.get("before_write"):

@@ -18,6 +18,7 @@ import {
     Nack,
     type Outcome,
     type PoppedItem,
+    Release,
     type Queue,
     Reject,
     waitForCacheSync,
@@ -82,7 +83,7 @@ async function handle(item: PoppedItem<any>, context: Context): Promise<Outcome 
         type: newest?.type ?? null,
         object: newest?.object ?? null,
     };
-    const { as, explicit, delay, floor, error, message, before_write } = await post(`${need("TARGET_URL")}/start`, body);
+    const { as, explicit, hold, delay, floor, error, message, before_write } = await post(`${need("TARGET_URL")}/start`, body);
     if (as === "panic" && before_write) {
         throw new Error(message);
     }
@@ -96,6 +97,8 @@ async function handle(item: PoppedItem<any>, context: Context): Promise<Outcome 
             return explicit ? Ack() : undefined;
         case "nack":
             return Nack({ ...options, ...(floor !== undefined && { floor }) });
+        case "release":
+            return Release({ hold });
         case "reject":
             return Reject(options);
         case "done":

@@ -102,10 +102,18 @@ export interface Popped<T> {
     settled: Settled[];
     closed: boolean;
     paused: boolean;
+    /** While a hold stops delivery: when it ends. */
+    held_until?: Timestamp | null;
 }
 
 /** One lease, or several. */
 export type SettledLeases = { lease_id: string; lease_ids?: never } | { lease_id?: never; lease_ids: readonly string[] };
+
+/** A time in which nothing of the queue is delivered, because the target of the work asks for it. More than 1h counts as 1h. */
+export interface Hold {
+    scope: "queue";
+    for: Duration;
+}
 
 /** Leases to settle or extend. */
 export type Settle = SettledLeases & {
@@ -116,6 +124,8 @@ export type Settle = SettledLeases & {
     floor?: boolean | undefined;
     /** For a nack or reject. */
     error?: string | undefined;
+    /** For an ack or release. */
+    hold?: Hold | undefined;
     /** For an extend. */
     lease_duration?: Duration | undefined;
 };
@@ -132,6 +142,8 @@ export interface Ended {
     failures: number | null;
     due_at: Timestamp | null;
     parked: boolean | null;
+    /** After a settle with `hold`: when the hold of the queue ends. */
+    held_until?: Timestamp | null;
 }
 
 export interface Extended {
@@ -248,7 +260,7 @@ export interface Item<T> {
 
 export interface Explanation {
     key: string;
-    reason: Open<"leased" | "delayed" | "debouncing" | "backing_off" | "parked" | "paused" | "queue_limit" | "rate_limited" | "closed" | "queued" | "next" | "nothing_waits" | "unknown">;
+    reason: Open<"leased" | "delayed" | "debouncing" | "backing_off" | "parked" | "paused" | "held" | "queue_limit" | "rate_limited" | "closed" | "queued" | "next" | "nothing_waits" | "unknown">;
     explanation: string;
     lease: Lease | null;
     due_at: Timestamp | null;
@@ -468,6 +480,7 @@ export interface QueueStatus {
     oldest_ready_age_ms: number;
     oldest_unacknowledged_age_ms: number;
     paused: boolean;
+    held_until: Timestamp | null;
     closed: boolean;
     drained: boolean;
     building_indexes: string[];

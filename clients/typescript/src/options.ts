@@ -87,6 +87,11 @@ export interface FailOptions extends CallOptions {
     error?: string;
 }
 
+export interface HoldOptions extends CallOptions {
+    /** How long nothing of the queue is delivered, because the target asks for it. At most an hour. */
+    hold?: Duration | undefined;
+}
+
 export interface ListOptions extends CallOptions {
     /** Maximum number of items in a page. */
     limit?: number;

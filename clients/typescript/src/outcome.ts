@@ -1,6 +1,6 @@
 /** The ways in which a handler ends the work on a key. */
 
-import type { Ended, PoppedItem } from "./documents.js";
+import type { Ended, Hold, PoppedItem } from "./documents.js";
 import { type Duration, milliseconds } from "./duration.js";
 import { messageOf } from "./error.js";
 
@@ -10,11 +10,15 @@ export interface Outcome {
     readonly delay?: Duration;
     readonly floor?: boolean;
     readonly error?: string;
+    readonly hold?: Hold;
 }
 
-/** Done: the deltas become the known object of the key. A handler that returns nothing means the same. */
-export function Ack(): Outcome {
-    return { as: "ack" };
+/**
+ * Done: the deltas become the known object of the key. A handler that returns nothing means the same. With `hold`, nothing of the queue is delivered for that
+ * time, at most an hour, because the target asks for it.
+ */
+export function Ack(options: { hold?: Duration } = {}): Outcome {
+    return ended("ack", options.hold);
 }
 
 /** Mode keys: done, and the failure count of the key is kept. With `delay` the key is added again after that time. In other modes, it is a failure. */
@@ -35,9 +39,22 @@ export function Reject(options: { error?: string } = {}): Outcome {
     return { as: "reject", ...options };
 }
 
-/** Not worked on: the key returns to the ready queue at once, without a failure. */
-export function Release(): Outcome {
-    return { as: "release" };
+/**
+ * Not worked on: the key returns to the ready queue at once, without a failure. With `hold`, nothing of the queue is delivered for that time, at most an hour,
+ * because the target asks for it.
+ */
+export function Release(options: { hold?: Duration } = {}): Outcome {
+    return ended("release", options.hold);
+}
+
+function ended(as: "ack" | "release", length: Duration | undefined): Outcome {
+    const hold = holdOf(length);
+    return hold === undefined ? { as } : { as, hold };
+}
+
+/** A hold of the queue. */
+export function holdOf(length: Duration | undefined): Hold | undefined {
+    return length === undefined ? undefined : { scope: "queue", for: length };
 }
 
 /** The ways to settle that a handler may return. */

@@ -43,6 +43,7 @@ import type {
     DebounceOptions,
     FailOptions,
     GetOptions,
+    HoldOptions,
     ItemsOptions,
     KnownOptions,
     ListOptions,
@@ -57,6 +58,7 @@ import type {
     ViewOptions,
     WatchOptions,
 } from "./options.js";
+import { holdOf } from "./outcome.js";
 import type { Retry } from "./retry.js";
 import type { Call, CallOptions, Transport } from "./transport.js";
 
@@ -233,8 +235,8 @@ export class Queue<T> {
         return this.#results(this.#post(["settle"], {}, options, { settle }));
     }
 
-    ack(leases: LeaseIds, options: CallOptions = {}): Promise<SettledList<Ended>> {
-        return this.#end("ack", leases, options);
+    ack(leases: LeaseIds, options: HoldOptions = {}): Promise<SettledList<Ended>> {
+        return this.#end("ack", leases, options, { hold: holdOf(options.hold) });
     }
 
     /** Mode keys: done, and the failure counts are kept. With `delay` the keys are added again after that time. */
@@ -249,8 +251,8 @@ export class Queue<T> {
     }
 
     /** Returns the keys to the ready queue, without a failure. */
-    release(leases: LeaseIds, options: CallOptions = {}): Promise<SettledList<Ended>> {
-        return this.#end("release", leases, options);
+    release(leases: LeaseIds, options: HoldOptions = {}): Promise<SettledList<Ended>> {
+        return this.#end("release", leases, options, { hold: holdOf(options.hold) });
     }
 
     /** Parks the keys. Except in mode `events`, a key with a newer change is delivered again instead. */

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use http::Method;
 
-pub(crate) use self::consume::random_id;
 pub use self::consume::{Pop, Selection};
+pub(crate) use self::consume::{hold, random_id};
 pub use self::manage::{Close, DeleteQueue, ListQueues, PatchSettings, PutSettings};
 pub use self::produce::{Add, Delete, Deltas, Update};
 pub use self::producer::{Producer, ReplaceOptions};

@@ -205,7 +205,8 @@ impl State {
             }
             EventKind::Leased(_) => self.note_delivery(at),
             EventKind::Paused => self.paused = true,
-            EventKind::Resumed => self.paused = false,
+            EventKind::Resumed => (self.paused, self.held_until) = (false, Time::default()),
+            EventKind::Held { until } => self.held_until = *until,
             EventKind::Closed { at_once } => (self.closed, self.closes_at_once) = (true, *at_once),
             EventKind::Reopened => (self.closed, self.closes_at_once) = (false, false),
             EventKind::ResyncDue => {

@@ -401,6 +401,13 @@ pub enum How {
     },
     /// The key returns to the ready queue without a failure.
     Release,
+    /// The key is acknowledged or released, and nothing of the queue is delivered for a time.
+    Hold {
+        /// Whether the key is acknowledged.
+        acks: bool,
+        /// How long nothing is delivered: at most [`HOLD_SECS_MAX`](super::limits::HOLD_SECS_MAX).
+        length: Duration,
+    },
     /// The key is parked unless a newer change waits. No failure is counted, because the worker reports that a retry is
     /// pointless.
     Reject {
@@ -423,6 +430,13 @@ pub enum Settled {
         worked: Duration,
         /// The state of the key after a nack or reject.
         failed: Option<FailureState>,
+    },
+    /// The settle ended the lease, and the queue is held.
+    Held {
+        /// How long the lease lasted.
+        worked: Duration,
+        /// When the hold of the queue ends.
+        until: Time,
     },
     /// The lease has a new deadline.
     Extended {

@@ -171,8 +171,13 @@ pub enum EventKind {
     },
     /// No key is delivered until `Resumed`.
     Paused,
-    /// Keys are delivered again.
+    /// Keys are delivered again: neither a pause nor a hold stops delivery.
     Resumed,
+    /// No key is delivered before this time, because a worker asked for it. A hold only replaces one that ends earlier.
+    Held {
+        /// When the hold ends.
+        until: Time,
+    },
     /// The queue begins to drain.
     Closed {
         /// Whether pops end as soon as no key is ready, without waiting for leases and delays.
@@ -333,6 +338,7 @@ impl EventKind {
             | Self::Configured { .. }
             | Self::Paused
             | Self::Resumed
+            | Self::Held { .. }
             | Self::Closed { .. }
             | Self::Reopened
             | Self::ResyncDue

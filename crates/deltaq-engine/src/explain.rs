@@ -20,9 +20,11 @@ pub struct Explanation {
     pub has_more_ahead: bool,
     /// Whether the queue is paused.
     pub is_paused: bool,
+    /// When the hold of the queue ends.
+    pub held_until: Option<Time>,
     /// Whether workers hold as many keys as the setting `max_leased` allows.
     pub is_full: bool,
-    /// When the rate of the queue lets this ready key through, if the keys ahead are delivered as soon as they may be.
+    /// When the rate of the queue lets this ready key through after the hold, if the keys ahead are delivered as soon as they may be.
     pub next_by_rate: Option<Time>,
     /// Whether delays are frozen because the queue is closed.
     pub has_frozen_delays: bool,
@@ -58,17 +60,21 @@ impl Queue {
         let state = entry.map(|entry| &entry.schedule_state);
         let delay = state.and_then(ScheduleState::delay);
         // In a closed queue every window is over.
-        let window = state.and_then(ScheduleState::window).filter(|_| !self.switches().closed);
+        let window = state.and_then(ScheduleState::window).filter(|_| !self.state().closed);
+        let held_until = self.state().hold_at(now);
         let due_after = |end: Option<Time>| state.and_then(|state| state.due_after(end));
         Explanation {
             added_again: delay.filter(|_| rules.delays_are_adds).map(|delay| delay.due),
             key: entry.map(super::table::Entry::state),
             ahead: before.map(|before| before.min(AHEAD_MAX)),
             has_more_ahead: before.is_some_and(|before| before > AHEAD_MAX),
-            is_paused: self.switches().paused,
+            is_paused: self.state().paused,
+            held_until,
             is_full: self.state().is_full(),
-            next_by_rate: before
-                .and_then(|before| self.state().next_by_rate(before.min(AHEAD_MAX) as u64, now)),
+            next_by_rate: before.and_then(|before| {
+                let from = held_until.unwrap_or(now);
+                self.state().next_by_rate(before.min(AHEAD_MAX) as u64, from)
+            }),
             has_frozen_delays: self.state().freezes_delays(),
             due: due_after(window.map(|open| open.times.due())),
             latest: window.and_then(|open| due_after(Some(open.times.latest))),

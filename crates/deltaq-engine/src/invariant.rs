@@ -1,9 +1,11 @@
 //! Checks the invariants of a queue across all of its parts.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::delta::{Delta, Deltas};
 use super::id::{Rv, Slot, Source};
+use super::limits::HOLD_SECS_MAX;
 use super::mode::ModeRules;
 use super::queue::Queue;
 use super::rate::RateDebt;
@@ -69,6 +71,9 @@ impl Queue {
         }
         if self.state().config.rate.is_none() && self.state().debt != RateDebt::default() {
             return Err(String::from("the queue has no rate, but a debt"));
+        }
+        if self.state().held_until > self.state().last_at.plus(Duration::from_secs(HOLD_SECS_MAX)) {
+            return Err(String::from("the queue is held for too long"));
         }
         self.state().versions.check()?;
         self.state().lives.check_order(self.state().rv)?;

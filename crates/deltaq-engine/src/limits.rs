@@ -51,6 +51,8 @@ pub const SETTLED_LEASES_SECS: u64 = 24 * 60 * 60;
 /// lock. The rest end at the next command or when the queue's timer fires. Ending a million at once would block the
 /// queue for a second, and the commits of all other queues for longer.
 pub const DUE_AT_A_TIME: usize = 1_000;
+/// The longest hold of a queue, in seconds. A worker that asks for a longer one gets this one.
+pub const HOLD_SECS_MAX: u64 = deltaq_types::terms::HOLD_SECS_MAX;
 /// The longest wait of a debounced change as a multiple of `quiet`, unless it is set.
 pub const DEBOUNCE_MAX_WAITS: u32 = 10;
 /// How long the failure count of an otherwise unused key is kept, in seconds.

@@ -60,6 +60,8 @@ pub struct Status {
     pub oldest_unacknowledged_age: Option<Duration>,
     /// Whether delivery is paused.
     pub paused: bool,
+    /// When the hold that stops delivery ends.
+    pub held_until: Option<Time>,
     /// Whether the queue is closed.
     pub closed: bool,
     /// Whether the queue is closed and has nothing left to deliver or settle.
@@ -70,13 +72,15 @@ pub struct Status {
     pub last_replace: Option<LastReplace>,
 }
 
-/// The switches of an operator that stop delivery.
+/// What stops delivery: the switches of an operator, and the hold of a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Switches {
     /// Whether the queue is closed.
     pub closed: bool,
     /// Whether delivery is paused.
     pub paused: bool,
+    /// When the hold that stops delivery ends.
+    pub held_until: Option<Time>,
 }
 
 impl Queue {
@@ -229,10 +233,11 @@ impl Queue {
         self.state.ends_pops()
     }
 
-    /// Whether the queue is closed, and whether it is paused.
+    /// Whether the queue is closed, whether it is paused, and whether it is held at `now`.
     #[must_use]
-    pub fn switches(&self) -> Switches {
-        Switches { closed: self.state.closed, paused: self.state.paused }
+    pub fn switches(&self, now: Time) -> Switches {
+        let State { closed, paused, .. } = self.state;
+        Switches { closed, paused, held_until: self.state.hold_at(now) }
     }
 
     /// client-go's HasSynced, but based on acknowledgements instead of pops. It never becomes false again.
@@ -276,6 +281,7 @@ impl Queue {
             oldest_ready_age: self.state.oldest_ready().map(|since| now.since(since)),
             oldest_unacknowledged_age: self.state.oldest_change().map(|oldest| now.since(oldest.at)),
             paused: self.state.paused,
+            held_until: self.state.hold_at(now),
             closed: self.state.closed,
             drained: self.is_drained(),
             building_indexes: self.volatile.indexes.building(),
@@ -313,7 +319,7 @@ impl Queue {
         self.state.settled.get(token)
     }
 
-    /// When the next timer is due, or the rate lets a key through. A lease may then still have to wait for its commit; see
+    /// When the next timer is due, the hold ends, or the rate lets a key through. A lease may then still have to wait for its commit; see
     /// [`due_uncommitted`](Self::due_uncommitted).
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
@@ -321,7 +327,7 @@ impl Queue {
         let lease = schedule.next_deadline().map(|(at, _, _)| at);
         let delay = self.state.next_delay().map(|(at, _, _)| at);
         let failure_expiry = schedule.next_failure_expiry().map(|(at, _, _)| at);
-        // Once the rate has let a key through, the next pop gets it, and there is nothing to wait for.
+        // After that time the next pop gets a key, and there is nothing to wait for.
         let delivery = self.state.next_delivery(self.volatile.now);
         [lease, delay, failure_expiry, *next_resync, delivery].into_iter().flatten().min()
     }

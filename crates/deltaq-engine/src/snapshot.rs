@@ -40,6 +40,9 @@ pub struct QueueState {
     pub creator: Option<Arc<str>>,
     /// Whether delivery is paused.
     pub paused: bool,
+    /// Nothing is delivered before this time.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub held_until: Time,
     /// Whether the queue is closed.
     pub closed: bool,
     /// Whether pops of the closed queue end as soon as no key is ready.

@@ -38,6 +38,10 @@ pub(super) struct State {
     /// The name of the token that created the queue.
     pub(super) creator: Option<Arc<str>>,
     pub(super) paused: bool,
+    /// No key is delivered before this time. Usually it is in the past.
+    ///
+    /// Invariant: at most [`HOLD_SECS_MAX`](super::limits::HOLD_SECS_MAX) after `last_at`.
+    pub(super) held_until: Time,
     pub(super) closed: bool,
     /// Whether pops of the closed queue end as soon as no key is ready.
     ///
@@ -85,6 +89,7 @@ impl State {
             auto_created: false,
             creator: None,
             paused: false,
+            held_until: Time::default(),
             closed: false,
             closes_at_once: false,
             initial: InitialList::Missing,
@@ -120,6 +125,7 @@ impl State {
             auto_created: self.auto_created,
             creator: self.creator.clone(),
             paused: self.paused,
+            held_until: self.held_until,
             closed: self.closed,
             closes_at_once: self.closes_at_once,
             initial: self.initial,
@@ -142,9 +148,16 @@ impl State {
 
     /// The ready key that a pop gets at `now`.
     pub(super) fn next_delivered(&self, now: Time) -> Option<Slot> {
-        let is_limited =
-            self.paused || self.is_full() || self.next_by_rate(0, now).is_some_and(|at| at > now);
+        let is_limited = self.paused
+            || self.held_until > now
+            || self.is_full()
+            || self.next_by_rate(0, now).is_some_and(|at| at > now);
         if is_limited { None } else { self.first_ready() }
+    }
+
+    /// When the hold ends, if it has not ended at `now`.
+    pub(super) fn hold_at(&self, now: Time) -> Option<Time> {
+        Some(self.held_until).filter(|until| *until > now)
     }
 
     /// Whether workers hold as many keys as they may.
@@ -157,9 +170,12 @@ impl State {
         self.config.rate.map(|rate| rate.next(self.debt, ahead, now))
     }
 
-    /// When the rate lets the next key through, if a key waits for nothing else and the time is after `now`.
+    /// When the hold has ended and the rate lets the next key through, if a key waits for nothing else and the time is after `now`.
     pub(super) fn next_delivery(&self, now: Time) -> Option<Time> {
-        let at = self.next_by_rate(0, now).filter(|at| *at > now)?;
+        let at = self.next_by_rate(0, now).into_iter().fold(self.held_until, Time::max);
+        if at <= now {
+            return None;
+        }
         (!self.paused && !self.is_full() && self.schedule.ready_len() > 0).then_some(at)
     }
 

@@ -122,6 +122,9 @@ pub struct Popped {
     pub closed: bool,
     /// The queue is paused: nothing is delivered.
     pub paused: bool,
+    /// While a hold stops delivery: when it ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_until: Option<Timestamp>,
 }
 
 /// The body of a pop.
@@ -230,8 +233,40 @@ settle_options! {
     floor: bool as bool, "strict::raised_flag" goes with Nack;
     /// Only with nack and reject: the reason.
     error: Box<str> as terms::Failure, "strict::optional_text" goes with Nack Reject;
+    /// Only with ack and release: nothing of the queue is delivered for a time, because the target of the work asks for it.
+    hold: Hold as Hold, "strict::object" goes with Ack Release;
     /// Only with extend: the time from now to the new deadlines, a [duration](crate::duration); by default the queue's setting.
     lease_duration: Box<str> as terms::LeaseLength, "strict::duration_text" goes with Extend;
+}
+
+/// A time in which nothing is delivered. Of several holds the one that ends last counts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(examples(json!({ "scope": "queue", "for": "30s" })))]
+pub struct Hold {
+    /// What is not delivered.
+    #[serde(deserialize_with = "strict::word")]
+    pub scope: HoldScope,
+    /// How long it is not delivered, a [duration](crate::duration). More than 1h counts as 1h, and 0s is no hold.
+    #[serde(rename = "for", deserialize_with = "strict::text")]
+    #[schema(value_type = terms::HoldLength)]
+    pub length: Box<str>,
+}
+
+/// What a hold concerns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HoldScope {
+    /// All keys of the queue.
+    #[default]
+    Queue,
+}
+
+impl From<String> for Hold {
+    /// A hold of the queue for a duration.
+    fn from(length: String) -> Self {
+        Self { scope: HoldScope::Queue, length: length.into() }
+    }
 }
 
 /// The ways to settle a lease. All of them except extend end the lease.
@@ -270,7 +305,7 @@ impl SettleAs {
 /// The result of the settle of one lease.
 ///
 /// In JSON, the result of an extension has `expires_at` and the members after it; every other result has `failures`, `due_at` and `parked`
-/// instead. A member without a value is null.
+/// instead. A member without a value is null. Only the result of a settle with `hold` has `held_until`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, ToSchema)]
 pub struct SettledDocument {
     /// The id of the lease.
@@ -293,6 +328,9 @@ pub struct SettledDocument {
     /// After a nack or reject: whether the key is parked.
     #[serde(default)]
     pub parked: Option<bool>,
+    /// After a settle with `hold`: when the hold of the queue ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_until: Option<Timestamp>,
     /// After an extension: when the lease expires now.
     #[serde(default)]
     pub expires_at: Option<Timestamp>,
@@ -319,6 +357,7 @@ impl SettledDocument {
             failures: None,
             due_at: None,
             parked: None,
+            held_until: None,
             expires_at: None,
             expires_in_ms: None,
             pending_deltas: None,
@@ -330,7 +369,8 @@ impl SettledDocument {
 impl Serialize for SettledDocument {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let is_extension = self.how == SettleAs::Extend;
-        let mut row = serializer.serialize_struct("SettledDocument", if is_extension { 8 } else { 7 })?;
+        let members = if is_extension { 8 } else { 7 } + usize::from(self.held_until.is_some());
+        let mut row = serializer.serialize_struct("SettledDocument", members)?;
         row.serialize_field("lease_id", &self.lease_id)?;
         row.serialize_field("as", &self.how)?;
         row.serialize_field("result", &self.result)?;
@@ -344,6 +384,9 @@ impl Serialize for SettledDocument {
             row.serialize_field("failures", &self.failures)?;
             row.serialize_field("due_at", &self.due_at)?;
             row.serialize_field("parked", &self.parked)?;
+        }
+        if let Some(until) = &self.held_until {
+            row.serialize_field("held_until", until)?;
         }
         row.end()
     }

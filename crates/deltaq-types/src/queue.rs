@@ -90,6 +90,10 @@ pub struct QueueStatus {
     pub oldest_unacknowledged_age_ms: u64,
     /// Whether delivery is stopped.
     pub paused: bool,
+    /// When the hold that stops delivery ends; null without a hold.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub held_until: Option<Timestamp>,
     /// Whether the queue is closed: pops drain it.
     pub closed: bool,
     /// Whether the queue is closed and no key is ready, delayed or leased.

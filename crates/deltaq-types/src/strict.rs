@@ -155,6 +155,13 @@ pub(crate) fn objects<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     Ok(all.into_iter().map(|named| named.0).collect())
 }
 
+/// Reads an object that may be absent or null.
+pub(crate) fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    Ok(Option::<Named<T>>::deserialize(deserializer)?.map(|named| named.0))
+}
+
 /// Reads a list of strings.
 pub(crate) fn texts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     bounded(deserializer)
@@ -208,6 +215,11 @@ pub(crate) fn duration_text<'de, D: Deserializer<'de>, T: From<String>>(
     }
 
     Ok(deserializer.deserialize_any(Text)?.map(T::from))
+}
+
+/// Reads a text that must be there.
+pub(crate) fn text<'de, D: Deserializer<'de>, T: From<String>>(deserializer: D) -> Result<T, D::Error> {
+    String::deserialize(deserializer).map(T::from)
 }
 
 /// Reads a variant of an enum from a string.

@@ -23,6 +23,8 @@ pub const INDEX_NAME_BYTES_MAX: usize = 64;
 pub const ERROR_BYTES_MAX: usize = 4_096;
 /// Maximum priority of an object, and of a low one below 0.
 pub const PRIORITY_MAX: i64 = 100;
+/// The longest hold of a queue, in seconds. A worker that asks for a longer one gets this one.
+pub const HOLD_SECS_MAX: u64 = 60 * 60;
 /// Maximum delay of a produce call or a nack.
 pub const DELAY_MAX: Duration = Duration::from_hours(366 * 24);
 
@@ -67,6 +69,8 @@ terms! {
     LeaseLength = duration("duration-lease");
     /// How long a key waits, a duration: numbers with one of ns, us, ms, s, m, h, d, such as 30s, 1m30s or 1.5s. At most 366d.
     Delay = duration("duration-delay");
+    /// How long nothing is delivered, a duration: numbers with one of ns, us, ms, s, m, h, d, such as 30s, 1m30s or 1.5s. More than 1h counts as 1h.
+    HoldLength = duration("duration-hold");
     /// How much earlier than it did a change counts as arrived, a duration with an optional minus sign: 10m or -10m. From -7d to 7d.
     HeadStart = duration("duration-head-start");
     /// The error of a failure.

@@ -15,7 +15,7 @@ fn same<T: Serialize + DeserializeOwned + Debug>(text: &str) {
 
 const SETTINGS: &str = r#"{"mode":"latest","key":[{"pointer":"/ns","optional":true},"/name"],"version":"/at","known_objects":true,"emit_replaced":false,"lease":"1m","max_failures":5,"rate_limiter":{"item_exponential":{"base":"5ms","max":"1000s"},"item_fast_slow":{"fast":"1s","slow":"1m","max_fast":3},"bucket":{"qps":0.5,"burst":2},"max_wait":"1h","jitter":0.1},"debounce":{"quiet":"2s","max_wait":"10s","deletes":"now","lists":true},"order":{"head_start":{"pointer":"/urgent_for","default":"-1s"},"priority":{"pointer":"/p","step":"1m"},"initial_list":"-10m","resync":"5m"},"max_leased":200,"rate":{"per_second":0.5,"burst":300},"resync_period":"10h","max_keys":10,"max_object_bytes":100,"max_deltas_per_key":2,"max_bytes_per_key":7,"max_delete_percent":12.5,"max_deletes":3,"retention":{"age":"7d","bytes":9},"follow":{"queue":"a","view":"known","prefix":"x","max_waiting":4},"push":{"url":"https://shop.example/hooks","format":"raw","payload":"thin","secrets":["shop"],"timeout":"8s","max_in_flight":9,"retry":["5s","5m"],"reject_statuses":[404]},"schema":{"minimum":1.50},"prune":["/debug"],"ignore":["/at"],"indexes":{"by_city":"/city"},"diff":{"array_keys":{"/items":"/sku"}}}"#;
 const BARE_SETTINGS: &str = r#"{"mode":"delta","key":["/key"],"version":null,"known_objects":true,"emit_replaced":true,"lease":"30s","max_failures":0,"rate_limiter":{"item_exponential":null,"item_fast_slow":null,"bucket":null,"max_wait":null,"jitter":0},"debounce":null,"order":null,"max_leased":null,"rate":null,"resync_period":null,"max_keys":10,"max_object_bytes":100,"max_deltas_per_key":2,"max_bytes_per_key":7,"max_delete_percent":50,"max_deletes":null,"retention":{"age":null,"bytes":null},"follow":null,"push":null,"schema":null,"prune":[],"ignore":[],"indexes":{},"diff":{"array_keys":{}}}"#;
-const STATUS: &str = r#"{"ready":1,"delayed":2,"leased":3,"parked":4,"known":5,"held_bytes":12,"waiters":6,"has_synced":true,"initial_remaining":7,"resource_version":18446744073709551615,"oldest_ready_age_ms":8,"oldest_unacknowledged_age_ms":9,"paused":false,"closed":true,"drained":false,"building_indexes":["by_city"],"last_replace":{"source":null,"counts":{"replaced":1,"deleted":2,"unchanged":3,"skipped":4,"taken_over":5,"stale":6},"started_at":"2026-11-21T04:20:03.491Z","ended_at":null,"aborted":true},"follow":{"state":"waiting","resource_version":null,"lag_events":10,"lag_ms":11,"reason":null,"detail":"why"},"push":{"state":"failing","in_flight":1,"allowed_in_flight":2,"last_success_at":null,"last_error":"503"},"followers":["b"]}"#;
+const STATUS: &str = r#"{"ready":1,"delayed":2,"leased":3,"parked":4,"known":5,"held_bytes":12,"waiters":6,"has_synced":true,"initial_remaining":7,"resource_version":18446744073709551615,"oldest_ready_age_ms":8,"oldest_unacknowledged_age_ms":9,"paused":false,"held_until":"2026-11-21T04:21:03.491Z","closed":true,"drained":false,"building_indexes":["by_city"],"last_replace":{"source":null,"counts":{"replaced":1,"deleted":2,"unchanged":3,"skipped":4,"taken_over":5,"stale":6},"started_at":"2026-11-21T04:20:03.491Z","ended_at":null,"aborted":true},"follow":{"state":"waiting","resource_version":null,"lag_events":10,"lag_ms":11,"reason":null,"detail":"why"},"push":{"state":"failing","in_flight":1,"allowed_in_flight":2,"last_success_at":null,"last_error":"503"},"followers":["b"]}"#;
 
 #[test]
 fn replies_survive_a_round_trip() {
@@ -62,6 +62,7 @@ fn requests_survive_a_round_trip() {
     same::<PopBody>(r#"{"settle":[{"lease_ids":["a-1","a-2"],"as":"extend","lease_duration":"1m"}]}"#);
     same::<LeasesBody>(r#"{"lease_ids":["a-1"],"error":"no"}"#);
     same::<LeasesBody>(r#"{"lease_id":"a-1","lease_duration":"1m"}"#);
+    same::<LeasesBody>(r#"{"lease_id":"a-1","hold":{"scope":"queue","for":"30s"}}"#);
     same::<KeysBody>(r#"{"keys":["a"]}"#);
     same::<KeysBody>(r#"{"error":"","expected_count":3}"#);
     same::<KeysBody>(r#"{"all":true}"#);
@@ -93,7 +94,8 @@ fn empty_texts_and_null_are_absent() {
     let call: SettleCall = serde_json::from_str(text).expect(text);
     let expected = LeasesBody { lease_ids: Some(vec!["a-1".to_owned()]), ..LeasesBody::default() };
     assert_eq!(call, expected.settled_as(SettleAs::Nack));
-    let text = r#"{"lease_id":null,"delay":null,"floor":null,"error":null,"lease_duration":null}"#;
+    let text =
+        r#"{"lease_id":null,"delay":null,"floor":null,"error":null,"hold":null,"lease_duration":null}"#;
     assert_eq!(serde_json::from_str::<LeasesBody>(text).expect(text), LeasesBody::default());
     let text = r#"{"error":null,"all":null,"expected_count":null}"#;
     assert_eq!(serde_json::from_str::<KeysBody>(text).expect(text), KeysBody::default());
@@ -110,6 +112,7 @@ fn each_option_goes_with_some_ways_to_settle() {
             delay: Some("1s".into()),
             floor: Some(true),
             error: Some("no".into()),
+            hold: Some(Hold::from("1s".to_owned())),
             lease_duration: Some("1m".into()),
             ..LeasesBody::default()
         };
@@ -118,7 +121,7 @@ fn each_option_goes_with_some_ways_to_settle() {
     assert_eq!(misplaced(SettleAs::Ack), Some("delay"));
     assert_eq!(misplaced(SettleAs::Done), Some("floor"));
     assert_eq!(misplaced(SettleAs::Reject), Some("delay"));
-    assert_eq!(misplaced(SettleAs::Nack), Some("lease_duration"));
+    assert_eq!(misplaced(SettleAs::Nack), Some("hold"));
     assert_eq!(misplaced(SettleAs::Extend), Some("delay"));
     assert_eq!(SettleCall::new("a-1", SettleAs::Extend).misplaced_option(), None);
 }

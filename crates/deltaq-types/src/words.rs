@@ -227,6 +227,8 @@ words! {
         Parked = "parked",
         /// The key is ready, and the queue is paused.
         Paused = "paused",
+        /// The key is ready, and a worker has asked that nothing is delivered for a time.
+        Held = "held",
         /// The key is ready, and workers hold as many keys as the setting `max_leased` allows.
         QueueLimit = "queue_limit",
         /// The key is ready, and waits for the setting `rate`.

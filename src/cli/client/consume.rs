@@ -131,7 +131,10 @@ macro_rules! settling {
 
 settling! {
     /// `deltaq ack`.
-    Ack "ack" {}
+    Ack "ack" {
+        /// Deliver nothing of the queue for this time, such as 30s, at most 1h.
+        hold "DURATION" DurationText => hold;
+    }
     /// `deltaq done`.
     Done "done" {
         /// Add the keys again after this time, such as 5m [default: do not add them].
@@ -149,7 +152,10 @@ settling! {
         ]
     }
     /// `deltaq release`.
-    Release "release" {}
+    Release "release" {
+        /// Deliver nothing of the queue for this time, such as 30s, at most 1h.
+        hold "DURATION" DurationText => hold;
+    }
     /// `deltaq reject`.
     Reject "reject" {
         /// The reason, shown with the keys.
@@ -174,7 +180,7 @@ impl Execute for Pop {
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
         let wait = session.wait(Some(self.wait.into())).await?;
         let mut absence = pauses_without_queue().enumerate();
-        let PoppedTexts { items, closed, paused } = loop {
+        let PoppedTexts { items, closed, paused, held_until } = loop {
             let left = wait.next();
             let call = session
                 .on_queue("pop", &self.queue)?
@@ -202,10 +208,11 @@ impl Execute for Pop {
             }
         };
         if items.is_empty() {
-            let why = match (paused, closed) {
-                (true, _) => "; it is paused",
-                (false, true) => "; it is closed, and keys are delayed or leased",
-                (false, false) => "",
+            let why = match (paused, held_until, closed) {
+                (true, _, _) => "; it is paused".to_owned(),
+                (false, Some(until), _) => format!("; a worker has asked to wait until {until}"),
+                (false, None, true) => "; it is closed, and keys are delayed or leased".to_owned(),
+                (false, None, false) => String::new(),
             };
             return Err(Failure::Nothing(format!("queue {} has no key to deliver{why}", self.queue)));
         }

@@ -376,10 +376,12 @@ pub(super) fn state(queue: &QueueDocument) -> Cell {
 /// The state of a queue in a word, and the tone of the word.
 pub(super) fn state_word(status: &QueueStatus) -> (&'static str, Tone) {
     let is_blocked = status.follow.as_ref().is_some_and(|follow| follow.state == FollowState::Blocked);
+    let is_held = status.held_until.is_some();
     match (status.drained, status.closed, status.paused) {
         (true, _, _) => ("drained", Tone::Notice),
         (_, true, _) => ("closed", Tone::Notice),
         (_, _, true) => ("paused", Tone::Notice),
+        _ if is_held => ("held", Tone::Notice),
         _ if is_blocked => ("blocked", Tone::Bad),
         _ => ("open", Tone::Plain),
     }

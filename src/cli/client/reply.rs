@@ -1,6 +1,6 @@
 //! Parts of replies that several commands read.
 
-use deltaq_types::UnavailableQueue;
+use deltaq_types::{Timestamp, UnavailableQueue};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -20,6 +20,8 @@ pub(super) struct PoppedTexts {
     pub(super) closed: bool,
     #[serde(default)]
     pub(super) paused: bool,
+    #[serde(default)]
+    pub(super) held_until: Option<Timestamp>,
 }
 
 /// A page of a list, with its entries as text.

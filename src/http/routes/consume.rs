@@ -307,16 +307,19 @@ fn read_settle(
         read.map_err(|wrong| wrong.field(field))
     };
     let delay = length("delay", call.delay, Duration::ZERO..=DELAY_MAX)?;
+    // A hold that is too long is cut, because targets ask for any time.
+    let hold = length("hold.for", call.hold.map(|hold| hold.length), Duration::ZERO..=Duration::MAX)?;
+    let hold = hold.filter(|length| !length.is_zero());
     let lease = length("lease_duration", call.lease_duration, LEASE_MIN..=LEASE_MAX)?;
     call.error.as_deref().map(check_error).transpose().map_err(|wrong| wrong.field("error"))?;
     let error = call.error.map(Arc::from);
     let places = ids.into_iter().enumerate();
     leases.extend(places.map(|(place, lease_id)| NamedSettle { lease_id, how, index: index(place) }));
     Ok(match how {
-        SettleAs::Ack => How::Ack,
+        SettleAs::Ack => hold.map_or(How::Ack, |length| How::Hold { acks: true, length }),
         SettleAs::Done => How::Done { delay },
         SettleAs::Nack => How::Nack { delay, floor: call.floor == Some(true), error },
-        SettleAs::Release => How::Release,
+        SettleAs::Release => hold.map_or(How::Release, |length| How::Hold { acks: false, length }),
         SettleAs::Reject => How::Reject { error },
         SettleAs::Extend => How::Extend { lease },
     })

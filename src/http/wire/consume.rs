@@ -43,6 +43,9 @@ pub fn settled(lease_id: String, how: SettleAs, settled: Settled, moment: Moment
             parked: failed.map(|failed| failed.is_parked),
             ..document(SettleResult::Ok)
         },
+        Settled::Held { until, .. } => {
+            SettledDocument { held_until: Some(timestamp(moment.wall(until))), ..document(SettleResult::Ok) }
+        }
         Settled::Extended { deadline, pending_deltas, deleted } => SettledDocument {
             expires_at: Some(timestamp(moment.wall(deadline))),
             expires_in_ms: Some(millis(deadline.since(moment.now))),

@@ -27,7 +27,7 @@ pub fn explain(handle: &Handle, key: &Key, explanation: &Explanation, moment: Mo
         reason,
         explanation: format!("Key {}: {sentence}.", Excerpt(key.as_str())),
         lease: schedule.and_then(ScheduleState::lease).map(|lease| read::lease(handle, lease, moment)),
-        due_at: next_by_rate(explanation, moment).or(explanation.due).map(|due| timestamp(moment.wall(due))),
+        due_at: next_delivery(explanation, moment).or(explanation.due).map(|due| timestamp(moment.wall(due))),
         latest_at: explanation.latest.map(|latest| timestamp(moment.wall(latest))),
         floor_at: floor.map(|floor| timestamp(moment.wall(floor))),
         failures: schedule.map_or(0, |schedule| schedule.failures),
@@ -131,10 +131,11 @@ fn leased(lease: &Lease, waiting: usize, moment: Moment) -> String {
     format!("{worker} holds it until {until}{behind}")
 }
 
-/// When the rate of the queue lets a ready key through. `None` if it does so now, or if the queue delivers nothing for another reason.
-fn next_by_rate(explanation: &Explanation, moment: Moment) -> Option<Time> {
-    let is_stopped = explanation.is_paused || explanation.is_full;
-    explanation.next_by_rate.filter(|at| !is_stopped && *at > moment.now)
+/// When the hold ends and the rate of the queue lets a ready key through. `None` if it does so now, or if the queue delivers nothing for another reason.
+fn next_delivery(explanation: &Explanation, moment: Moment) -> Option<Time> {
+    let is_stopped = explanation.is_paused || explanation.is_full || explanation.ahead.is_none();
+    let next = explanation.held_until.max(explanation.next_by_rate);
+    next.filter(|at| !is_stopped && *at > moment.now)
 }
 
 fn ready(explanation: &Explanation, moment: Moment) -> (HoldReason, String) {
@@ -149,11 +150,18 @@ fn ready(explanation: &Explanation, moment: Moment) -> (HoldReason, String) {
     if explanation.is_paused {
         return (HoldReason::Paused, format!("it is ready, and the queue is paused; {keys} ahead of it"));
     }
+    if let Some(until) = explanation.held_until {
+        let until = timestamp(moment.wall(until));
+        let sentence = format!(
+            "it is ready, and a worker has asked that nothing is delivered until {until}; {keys} ahead of it"
+        );
+        return (HoldReason::Held, sentence);
+    }
     if explanation.is_full {
         let sentence = format!("it is ready, and workers hold as many keys as they may; {keys} ahead of it");
         return (HoldReason::QueueLimit, sentence);
     }
-    if let Some(at) = next_by_rate(explanation, moment) {
+    if let Some(at) = next_delivery(explanation, moment) {
         let at = timestamp(moment.wall(at));
         let sentence = format!(
             "it is ready, and the rate of the queue delivers it at {at} at the earliest; {keys} ahead of it"

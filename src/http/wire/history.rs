@@ -91,6 +91,7 @@ fn name(kind: &EventKind) -> Option<EventName> {
         | EventKind::Configured { .. }
         | EventKind::Paused
         | EventKind::Resumed
+        | EventKind::Held { .. }
         | EventKind::Closed { .. }
         | EventKind::Reopened
         | EventKind::ResyncDue

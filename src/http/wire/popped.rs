@@ -16,7 +16,7 @@ use deltaq_service::Moment;
 use deltaq_types::{LeaseOutcome, SettleAs, SettledDocument, Timestamp};
 
 use super::difference::{compared, diff_bytes_max, difference, op};
-use super::millis;
+use super::{millis, timestamp};
 use crate::instant::Seconds;
 
 /// The approximate sizes, in bytes, of a key without its objects, of a delta without its object, and of the result of
@@ -73,6 +73,7 @@ pub fn popped(
         reply.list(",\"settled\":", settled, Reply::settled);
         reply.flag(",\"closed\":", Some(switches.closed));
         reply.flag(",\"paused\":", Some(switches.paused));
+        reply.hold(switches.held_until.map(|until| timestamp(moment.wall(until))));
         reply.raw("}\n");
     })
 }
@@ -199,7 +200,15 @@ impl Reply<'_> {
             self.instant(",\"due_at\":", settled.due_at);
             self.flag(",\"parked\":", settled.parked);
         }
+        self.hold(settled.held_until);
         self.raw("}");
+    }
+
+    /// The end of a hold, if there is one.
+    fn hold(&mut self, until: Option<Timestamp>) {
+        if until.is_some() {
+            self.instant(",\"held_until\":", until);
+        }
     }
 
     fn list<T>(&mut self, before: &str, all: &[T], each: impl Fn(&mut Self, &T)) {
@@ -327,6 +336,37 @@ mod tests {
         }
     }
 
+    /// Results of all kinds.
+    fn settled_rows() -> Vec<SettledDocument> {
+        let due_at = Some(timestamp(Time::from_micros(1_795_298_400_001_999)));
+        let row = |how, result| SettledDocument::new("\u{1}".to_owned(), how, result);
+        vec![
+            row(SettleAs::Ack, SettleResult::Ok),
+            SettledDocument {
+                failures: Some(3),
+                due_at,
+                parked: Some(false),
+                ..row(SettleAs::Nack, SettleResult::Ok)
+            },
+            SettledDocument { held_until: due_at, ..row(SettleAs::Release, SettleResult::Ok) },
+            SettledDocument {
+                outcome: Some(LeaseOutcome::Expired),
+                ..row(SettleAs::Done, SettleResult::Stale)
+            },
+            SettledDocument {
+                expires_at: due_at,
+                expires_in_ms: Some(10_001),
+                pending_deltas: Some(2),
+                deleted: Some(true),
+                ..row(SettleAs::Extend, SettleResult::Ok)
+            },
+            SettledDocument {
+                outcome: Some(LeaseOutcome::Unknown),
+                ..row(SettleAs::Extend, SettleResult::Stale)
+            },
+        ]
+    }
+
     #[test]
     fn the_text_equals_the_serialized_document() {
         let item = |key: &str, deltas: Vec<Delta>| Item {
@@ -348,32 +388,7 @@ mod tests {
         let (early, late) = (delta(None, 1_999_999), delta(Some("é\"\\\u{7f}"), u64::MAX));
         let items =
             [item("plain", Vec::new()), item("\"\\ü", vec![early.clone()]), item("b", vec![early, late])];
-        let due_at = Some(timestamp(Time::from_micros(1_795_298_400_001_999)));
-        let row = |how, result| SettledDocument::new("\u{1}".to_owned(), how, result);
-        let settled = [
-            row(SettleAs::Ack, SettleResult::Ok),
-            SettledDocument {
-                failures: Some(3),
-                due_at,
-                parked: Some(false),
-                ..row(SettleAs::Nack, SettleResult::Ok)
-            },
-            SettledDocument {
-                outcome: Some(LeaseOutcome::Expired),
-                ..row(SettleAs::Done, SettleResult::Stale)
-            },
-            SettledDocument {
-                expires_at: due_at,
-                expires_in_ms: Some(10_001),
-                pending_deltas: Some(2),
-                deleted: Some(true),
-                ..row(SettleAs::Extend, SettleResult::Ok)
-            },
-            SettledDocument {
-                outcome: Some(LeaseOutcome::Unknown),
-                ..row(SettleAs::Extend, SettleResult::Stale)
-            },
-        ];
+        let settled = settled_rows();
         let now = Time::from_micros(1_795_298_390_000_000);
         let day_us = 86_400_000_000;
         let known = With { known: true, diff: None };
@@ -387,9 +402,17 @@ mod tests {
         ] {
             let moment = Moment::ahead(now, lead_us);
             let documents = items.iter().map(|item| document(item, with, moment)).collect();
-            let document = Popped { items: documents, settled: settled.to_vec(), closed, paused };
+            let held_until = (closed != paused).then(|| now.plus(Duration::from_secs(30)));
+            let document = Popped {
+                items: documents,
+                settled: settled.to_vec(),
+                closed,
+                paused,
+                held_until: held_until.map(|until| timestamp(moment.wall(until))),
+            };
             let expected = serde_json::to_string(&document).unwrap() + "\n";
-            let text = popped(&lives(), items, settled, with, Switches { closed, paused }, moment);
+            let switches = Switches { closed, paused, held_until };
+            let text = popped(&lives(), items, settled, with, switches, moment);
             assert_eq!(text, expected);
             let parsed: Popped = serde_json::from_str(&text).unwrap();
             assert_eq!(serde_json::to_string(&parsed).unwrap() + "\n", text);

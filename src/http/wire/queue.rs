@@ -41,6 +41,7 @@ pub fn status(document: &Document) -> QueueStatus {
         oldest_ready_age_ms: status.oldest_ready_age.map_or(0, millis),
         oldest_unacknowledged_age_ms: status.oldest_unacknowledged_age.map_or(0, millis),
         paused: status.paused,
+        held_until: status.held_until.map(|until| timestamp(moment.wall(until))),
         closed: status.closed,
         drained: status.drained,
         building_indexes: status.building_indexes.iter().map(ToString::to_string).collect(),

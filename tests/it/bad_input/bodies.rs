@@ -364,6 +364,18 @@ async fn fields_with_a_wrong_value_are_named() {
             request(("POST", "/settle"), &settle(r#""as":"reject","floor":true"#)).has("field", "floor"),
             request(("POST", "/settle"), &settle(r#""as":"nack","floor":"1h""#)).tells("floor: invalid type"),
             request(("POST", "/done"), r#"{"lease_id":"1","floor":true}"#).tells("nack only"),
+            request(("POST", "/settle"), &settle(r#""as":"nack","hold":{"scope":"queue","for":"1s"}"#))
+                .tells("ack and release only"),
+            request(("POST", "/settle"), &settle(r#""as":"ack","hold":["queue","1s"]"#))
+                .tells("hold: invalid type"),
+            request(("POST", "/settle"), &settle(r#""as":"ack","hold":{"scope":"queue"}"#))
+                .tells("missing field `for`"),
+            request(("POST", "/settle"), &settle(r#""as":"ack","hold":{"scope":"all","for":"1s"}"#))
+                .tells("scope"),
+            request(("POST", "/release"), r#"{"lease_id":"1","hold":{"scope":"queue","for":"-1s"}}"#)
+                .has("field", "hold.for"),
+            request(("POST", "/release"), r#"{"lease_id":"1","hold":{"scope":"queue","for":""}}"#)
+                .has("field", "hold.for"),
             request(("POST", "/ack"), r#"{"lease_ids":["1","2","1"]}"#).tells("twice").has("index", 2),
             request(("POST", "/extend"), r#"{"lease_ids":["1","1"]}"#).tells("twice").has("index", 1),
             request(("POST", "/ack"), r#"{"lease_ids":"1"}"#),

@@ -223,6 +223,7 @@ fn settle_call(settle: &Settle, numbers: &impl Numbers) -> SettleCall {
         delay: option("delay").map(Into::into),
         floor: (option("floor").as_deref() == Some("true")).then_some(true),
         error: option("error").map(Into::into),
+        hold: option("hold").map(Into::into),
         lease_duration: option("lease_duration").map(Into::into),
         ..SettleCall::new(numbers.lease(settle.lease), how)
     }

@@ -193,6 +193,7 @@ impl Http {
 
     fn popped(&mut self, popped: Popped) -> Reply {
         let (closed, paused) = (popped.closed, popped.paused);
+        let held_ms = popped.held_until.map(|until| self.ms_until(until));
         let items = popped.items.into_iter().map(|item: PoppedItem| reply::Popped {
             lease: self.leases.number(item.lease.token, &item.lease.id),
             key: item.key,
@@ -202,7 +203,7 @@ impl Http {
             is_in_initial_list: item.is_in_initial_list,
             known: item.known.map(|known| known.as_str().to_owned()),
         });
-        Reply::Popped { items: items.collect(), closed, paused }
+        Reply::Popped { items: items.collect(), closed, paused, held_ms }
     }
 
     fn settled(&self, settles: &[Settle], list: SettledList) -> Reply {
@@ -212,6 +213,10 @@ impl Http {
                 pending_deltas: settled.pending_deltas.expect("a number"),
                 deleted: settled.deleted.expect("a flag"),
             },
+            SettleResult::Ok if settled.held_until.is_some() => {
+                let held_ms = settled.held_until.map_or(0, |until| self.ms_until(until));
+                reply::Settled::Held { held_ms }
+            }
             SettleResult::Ok => {
                 let parked = settled.parked.unwrap_or_default();
                 let failed = settled.failures.map(|failures| self.failed(failures, settled.due_at, parked));
@@ -254,6 +259,7 @@ impl Http {
             version: status.resource_version - self.first,
             oldest_unacknowledged_ms: status.oldest_unacknowledged_age_ms,
             paused: status.paused,
+            held_ms: status.held_until.map(|until| self.ms_until(until)),
             closed: status.closed,
             drained: status.drained,
         })

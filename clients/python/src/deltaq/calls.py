@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote, urlencode
 
-from .durations import Duration, duration_seconds, duration_text, waits_text
+from .durations import Duration, duration_seconds, duration_text, hold_of, waits_text
 from .errors import NotJson
 from .json import Json, Lines, dump, dump_lines
 from .models import (
@@ -366,9 +366,9 @@ def _settle_all(queue: str, how: str, leases: str | Sequence[str], **fields: obj
     return _call("POST", _queue(queue, f"/{how}"), _read_settled, None, body, read_problem="lease-lost")
 
 
-def ack(queue: str, leases: str | Sequence[str]) -> Call[list[Settled]]:
-    """Acknowledges leases: their work is done."""
-    return _settle_all(queue, "ack", leases)
+def ack(queue: str, leases: str | Sequence[str], *, hold: Duration | None = None) -> Call[list[Settled]]:
+    """Acknowledges leases: their work is done. With `hold`, nothing of the queue is delivered for that time, at most an hour."""
+    return _settle_all(queue, "ack", leases, hold=None if hold is None else hold_of(hold))
 
 
 def done(queue: str, leases: str | Sequence[str], *, delay: Duration | None = None) -> Call[list[Settled]]:
@@ -390,9 +390,9 @@ def nack(
     return _settle_all(queue, "nack", leases, delay=wait, floor=floor or None, error=error)
 
 
-def release(queue: str, leases: str | Sequence[str]) -> Call[list[Settled]]:
-    """Ends leases without a failure: the keys are delivered again at once."""
-    return _settle_all(queue, "release", leases)
+def release(queue: str, leases: str | Sequence[str], *, hold: Duration | None = None) -> Call[list[Settled]]:
+    """Ends leases without a failure: the keys are delivered again at once. With `hold`, nothing of the queue is delivered for that time, at most an hour."""
+    return _settle_all(queue, "release", leases, hold=None if hold is None else hold_of(hold))
 
 
 def reject(queue: str, leases: str | Sequence[str], *, error: str | None = None) -> Call[list[Settled]]:

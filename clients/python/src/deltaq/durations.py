@@ -24,6 +24,11 @@ def duration_text(duration: Duration) -> str:
     return f"{round(seconds * 1e6)}us"
 
 
+def hold_of(length: Duration) -> dict[str, str]:
+    """A hold of the queue. The server cuts a hold to an hour."""
+    return {"scope": "queue", "for": duration_text(length)}
+
+
 def delay_text(delay: Duration) -> str:
     """The text of a key's delay. Raises a ValueError for a delay that the server would refuse."""
     if duration_seconds(delay) > DELAY_SECONDS_MAX:

@@ -124,6 +124,8 @@ class Settled:
     failures: int | None = None
     due_at: str | None = None
     parked: bool = False
+    #: After a settle with `hold`: when the hold of the queue ends.
+    held_until: str | None = None
     #: After an extend.
     expires_at: str | None = None
     expires_in_ms: int = 0
@@ -143,6 +145,7 @@ class Settled:
             get("failures"),
             get("due_at"),
             get("parked") or False,
+            get("held_until"),
             get("expires_at"),
             get("expires_in_ms") or 0,
             get("pending_deltas") or 0,
@@ -158,12 +161,14 @@ class Popped:
     settled: list[Settled]
     is_closed: bool
     is_paused: bool
+    #: While a hold stops delivery: when it ends.
+    held_until: str | None = None
 
     @classmethod
     def read(cls, fields: Json) -> Popped:
         items = [Item.read(item) for item in fields["items"]]
         settled = [Settled.read(settled) for settled in fields.get("settled") or []]
-        return cls(items, settled, fields.get("closed") or False, fields.get("paused") or False)
+        return cls(items, settled, fields.get("closed") or False, fields.get("paused") or False, fields.get("held_until"))
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .durations import Duration, delay_text
+from .durations import Duration, delay_text, hold_of
 from .json import Json
 from .models import Item
 
@@ -19,9 +19,10 @@ class Outcome(Exception):
 
     how = ""
 
-    def __init__(self, *, delay: Duration | None = None, floor: bool = False, error: object = None) -> None:
+    def __init__(self, *, delay: Duration | None = None, floor: bool = False, error: object = None, hold: Duration | None = None) -> None:
         self.delay = None if delay is None else delay_text(delay)
         self.floor = floor
+        self.hold = None if hold is None else hold_of(hold)
         self.error = None if error is None else error_text(error)
         super().__init__(self.error or self.how)
 
@@ -32,18 +33,21 @@ class Outcome(Exception):
             entry["delay"] = self.delay
         if self.floor:
             entry["floor"] = True
+        if self.hold is not None:
+            entry["hold"] = self.hold
         if self.error is not None:
             entry["error"] = self.error
         return entry
 
 
 class Ack(Outcome):
-    """The work is done. The same as returning None."""
+    """The work is done. The same as returning None. With `hold`, nothing of the queue is delivered for that time, at most an hour, because the target asks
+    for it."""
 
     how = "ack"
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, hold: Duration | None = None) -> None:
+        super().__init__(hold=hold)
 
 
 class Nack(Outcome):
@@ -75,12 +79,13 @@ class Done(Outcome):
 
 
 class Release(Outcome):
-    """The key was not worked on: it is delivered again at once, without a failure."""
+    """The key was not worked on: it is delivered again at once, without a failure. With `hold`, nothing of the queue is delivered for that time, at most an
+    hour, because the target asks for it."""
 
     how = "release"
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, hold: Duration | None = None) -> None:
+        super().__init__(hold=hold)
 
 
 def error_text(error: object, text_of: Callable[[object], str] = str) -> str:

@@ -17,6 +17,7 @@ const GRACE: Duration = Duration::from_secs(10);
 struct Plan {
     #[serde(rename = "as")]
     how: String,
+    hold: Option<String>,
     delay: Option<String>,
     #[serde(default)]
     floor: bool,
@@ -58,9 +59,11 @@ async fn handle(http: reqwest::Client, target: String, worker: String, job: Job)
     }
     post("write").send().await?.error_for_status()?;
     let delay = plan.delay.map(|text| duration::parse(&text)).transpose()?;
+    let hold = plan.hold.map(|text| duration::parse(&text)).transpose()?;
     Ok(match plan.how.as_str() {
         "ack" => Outcome::Ack,
         "nack" => Outcome::Nack { delay, floor: plan.floor, error: plan.error },
+        "release" => Outcome::Hold { acks: false, length: hold.unwrap_or_default() },
         "reject" => Outcome::Reject { error: plan.error },
         "done" => Outcome::Done { delay },
         _ => panic!("{}", plan.message.unwrap_or_default()),

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use deltaq_types::duration::format;
+use deltaq_types::terms::HOLD_SECS_MAX;
 use deltaq_types::{
-    KeysBody, KeysCount, LeasesBody, ParkedError, PopBody, Popped, SettleBody, SettleCall, SettledList,
+    Hold, KeysBody, KeysCount, LeasesBody, ParkedError, PopBody, Popped, SettleBody, SettleCall, SettledList,
 };
 use http::Method;
 use serde::Serialize;
@@ -96,6 +97,14 @@ impl Queue {
         self.results("ack", &leases(lease_ids)).await
     }
 
+    /// Like [`ack`](Self::ack), and nothing of the queue is delivered for a time, at most an hour, because the target of the work asks for it.
+    ///
+    /// # Errors
+    /// The call failed. Leases that had already ended are not an error, and hold nothing.
+    pub async fn ack_and_hold(&self, lease_ids: &[&str], length: Duration) -> Result<SettledList, Error> {
+        self.results("ack", &LeasesBody { hold: Some(hold(length)), ..leases(lease_ids) }).await
+    }
+
     /// Mode keys: ends leases, and keeps the failures of their keys. With `delay`, the keys are added again after that time.
     ///
     /// # Errors
@@ -135,6 +144,15 @@ impl Queue {
     /// The call failed. Leases that had already ended are not an error.
     pub async fn release(&self, lease_ids: &[&str]) -> Result<SettledList, Error> {
         self.results("release", &leases(lease_ids)).await
+    }
+
+    /// Like [`release`](Self::release), and nothing of the queue is delivered for a time, at most an hour, because the target of the work
+    /// asks for it.
+    ///
+    /// # Errors
+    /// The call failed. Leases that had already ended are not an error, and hold nothing.
+    pub async fn release_and_hold(&self, lease_ids: &[&str], length: Duration) -> Result<SettledList, Error> {
+        self.results("release", &LeasesBody { hold: Some(hold(length)), ..leases(lease_ids) }).await
     }
 
     /// Sets the deadlines of leases to now plus `lease_duration`, which defaults to the setting of the queue.
@@ -217,6 +235,11 @@ impl Queue {
 
 fn text(duration: Duration) -> Box<str> {
     format(duration).into()
+}
+
+/// A hold of the queue, cut to the longest one.
+pub(crate) fn hold(length: Duration) -> Hold {
+    format(length.min(Duration::from_secs(HOLD_SECS_MAX))).into()
 }
 
 fn leases(lease_ids: &[&str]) -> LeasesBody {

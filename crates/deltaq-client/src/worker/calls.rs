@@ -77,7 +77,10 @@ impl Worker {
         match self.pop_once(pop, Duration::ZERO).await {
             Err(error) if is_without_queue(&error) => {
                 let settled = ended(&pop.settle);
-                Ok((Popped { items: Vec::new(), settled, closed: false, paused: false }, Instant::now()))
+                Ok((
+                    Popped { items: Vec::new(), settled, closed: false, paused: false, held_until: None },
+                    Instant::now(),
+                ))
             }
             popped => popped,
         }

@@ -10,6 +10,8 @@ use deltaq_types::{DeltaDocument, DeltaType, LeaseOutcome, PoppedItem, SettleAs,
 use serde::de::DeserializeOwned;
 use tokio::sync::SetOnce;
 
+use crate::queue::hold;
+
 /// A key on which a handler works, with its lease.
 #[derive(Clone, Debug)]
 pub struct Job {
@@ -100,6 +102,13 @@ pub enum Outcome {
         /// The reason.
         error: Option<String>,
     },
+    /// The target asks to wait: the key is released, or acknowledged, and nothing of the queue is delivered for a time.
+    Hold {
+        /// Whether the work on the key is done.
+        acks: bool,
+        /// How long nothing is delivered, at most an hour.
+        length: Duration,
+    },
     /// Mode keys: the work is done, and the failures of the key stay. In other modes, this is a failure of the key.
     Done {
         /// The time after which the key is added again. A longer time than 366 days is cut to 366 days.
@@ -134,16 +143,22 @@ impl Outcome {
     }
 
     pub(crate) fn settle(self, lease_id: String) -> SettleCall {
+        let mut held = None;
         let (how, delay, floor, error) = match self {
             Self::Ack => (SettleAs::Ack, None, false, None),
             Self::Nack { delay, floor, error } => (SettleAs::Nack, delay, floor, error),
             Self::Reject { error } => (SettleAs::Reject, None, false, error),
+            Self::Hold { acks, length } => {
+                held = Some(hold(length));
+                (if acks { SettleAs::Ack } else { SettleAs::Release }, None, false, None)
+            }
             Self::Done { delay } => (SettleAs::Done, delay, false, None),
             Self::Release => (SettleAs::Release, None, false, None),
         };
         let error = error.map(|error| bounded(&error).into());
         let delay = delay.map(|delay| format(delay.min(DELAY_MAX)).into());
-        SettleCall { delay, floor: floor.then_some(true), error, ..SettleCall::new(lease_id, how) }
+        let floor = floor.then_some(true);
+        SettleCall { delay, floor, error, hold: held, ..SettleCall::new(lease_id, how) }
     }
 }
 
@@ -189,6 +204,8 @@ mod tests {
         let error = nack.error.expect("an error");
         assert!(error.len() <= ERROR_BYTES_MAX && error.ends_with("🙂end"));
         assert!(error.len() > ERROR_BYTES_MAX - 4);
+        let hold = Outcome::Hold { acks: false, length: Duration::MAX }.settle("a".to_owned());
+        assert_eq!((hold.how, hold.hold), (SettleAs::Release, Some("1h".to_owned().into())));
         assert_eq!(Outcome::Done { delay }.settle("a".to_owned()).delay.as_deref(), Some("366d"));
     }
 }

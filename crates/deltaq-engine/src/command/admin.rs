@@ -60,10 +60,11 @@ impl Queue {
         if same { Ok(()) } else { Err(Refusal::ConfigChanged) }
     }
 
-    /// Pauses or resumes delivery.
+    /// Pauses or resumes delivery. A resume also ends a hold.
     pub fn set_paused(&mut self, now: Time, paused: bool) {
         let now = self.advance(now);
-        if self.state().paused != paused {
+        let is_held = !paused && self.state().hold_at(now).is_some();
+        if self.state().paused != paused || is_held {
             self.emit(now, if paused { EventKind::Paused } else { EventKind::Resumed });
         }
     }

@@ -8,7 +8,7 @@ use crate::config::Quiet;
 use crate::event::{Disposition, Ending, EventKind, Failure, Leased};
 use crate::id::{Slot, Token};
 use crate::key::Key;
-use crate::limits::{DUE_AT_A_TIME, ERROR_START_BYTES};
+use crate::limits::{DUE_AT_A_TIME, ERROR_START_BYTES, HOLD_SECS_MAX};
 use crate::queue::Queue;
 use crate::refusal::Refusal;
 use crate::schedule::Place;
@@ -183,7 +183,7 @@ impl Queue {
         let worked = now.since(self.state().entry(slot).lease().since);
         let ending = match &settle.how {
             How::Extend { lease } => return self.extend(now, slot, *lease),
-            How::Ack => Ending::Acked,
+            How::Ack | How::Hold { acks: true, .. } => Ending::Acked,
             How::Done { delay } => {
                 if delay.is_some() {
                     let key = self.state().entry(slot).key.clone();
@@ -195,13 +195,16 @@ impl Queue {
             How::Nack { delay, floor, error } => {
                 Ending::Nacked(self.failed(now, slot, *delay, *floor, error.as_ref()))
             }
-            How::Release => Ending::Released,
+            How::Release | How::Hold { acks: false, .. } => Ending::Released,
             How::Reject { error } => {
                 let error = self.kept_error(slot, error.as_ref());
                 Ending::Rejected { error, disposition: self.given_up(now, slot) }
             }
         };
         self.end_lease(now, slot, ending);
+        if let How::Hold { length, .. } = settle.how {
+            return Settled::Held { worked, until: self.hold(now, length) };
+        }
         // An acknowledged key may no longer have an entry.
         let failed = matches!(settle.how, How::Nack { .. } | How::Reject { .. });
         Settled::Ok { worked, failed: failed.then(|| failure_state(self.state().entry(slot))) }
@@ -243,6 +246,15 @@ impl Queue {
         self.emit_at(now, Some(slot), EventKind::Extended { key, deadline });
         let entry = self.state().entry(slot);
         Settled::Extended { deadline, pending_deltas: entry.waiting.len(), deleted: entry.is_deleted() }
+    }
+
+    /// Delivers nothing for a time. A hold that ends later stays. Returns when the hold ends.
+    fn hold(&mut self, now: Time, length: Duration) -> Time {
+        let until = now.plus(length.min(Duration::from_secs(HOLD_SECS_MAX)));
+        if until > now.max(self.state().held_until) {
+            self.emit(now, EventKind::Held { until });
+        }
+        self.state().held_until.max(until)
     }
 
     fn end_lease(&mut self, now: Time, slot: Slot, ending: Ending) {
@@ -362,10 +374,10 @@ impl How {
     #[must_use]
     pub const fn outcome(&self) -> Option<Outcome> {
         match self {
-            Self::Ack => Some(Outcome::Acked),
+            Self::Ack | Self::Hold { acks: true, .. } => Some(Outcome::Acked),
             Self::Done { .. } => Some(Outcome::Done),
             Self::Nack { .. } => Some(Outcome::Nacked),
-            Self::Release => Some(Outcome::Released),
+            Self::Release | Self::Hold { acks: false, .. } => Some(Outcome::Released),
             Self::Reject { .. } => Some(Outcome::Rejected),
             Self::Extend { .. } => None,
         }

@@ -259,6 +259,8 @@ pub(crate) struct Model {
     pub(crate) auto_created: bool,
     pub(crate) populated: bool,
     pub(crate) paused: bool,
+    /// Before this time nothing is delivered.
+    pub(crate) held_until: Micros,
     pub(crate) closed: bool,
     pub(crate) closes_at_once: bool,
     /// An aborted first Replace: the queue is not synced until the next Replace has ended.
@@ -294,6 +296,7 @@ impl Model {
             auto_created,
             populated: false,
             paused: false,
+            held_until: 0,
             closed: false,
             closes_at_once: false,
             aborted: false,
@@ -526,14 +529,6 @@ impl Model {
         }
         self.config = config.clone();
         Ok(())
-    }
-
-    pub(crate) fn set_paused(&mut self, now: Micros, paused: bool) {
-        let now = self.advance(now);
-        if self.paused != paused {
-            self.event(now);
-            self.paused = paused;
-        }
     }
 
     pub(crate) fn set_closed(&mut self, now: Micros, closed: bool, at_once: bool) {

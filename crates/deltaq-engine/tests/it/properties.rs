@@ -189,6 +189,12 @@ const RULES: &[&str] = &[
     "a reader has everything",
     "max_leased ends a pop",
     "the rate ends a pop",
+    "a hold of a queue",
+    "a hold of no length",
+    "a hold prolongs another one",
+    "a hold that ends before another one",
+    "a hold ends a pop",
+    "a resume ends a hold",
     "a change of the rate of a queue with a debt",
 ];
 

@@ -8,6 +8,7 @@ mod engine;
 mod order;
 mod reply;
 mod script;
+mod settings;
 
 use std::path::Path;
 

@@ -33,7 +33,7 @@ pub struct PopAnswer {
     pub settled: Vec<Settled>,
     /// The keys, or why there are none. Empty if the wait ended.
     pub items: Result<Delivered, Error>,
-    /// Whether the queue is closed or paused.
+    /// Whether the queue is closed, paused or held.
     pub switches: Switches,
 }
 
@@ -87,7 +87,7 @@ impl Handle {
             let settled = state.queue.settle(now, &call.settles);
             // Pops that were already waiting get the keys that the settles made ready first.
             self.grant(state, now);
-            (settled, self.arrive(state, now, &call), state.queue.switches())
+            (settled, self.arrive(state, now, &call), state.queue.switches(now))
         });
         let ((settled, arrival, mut switches), commit) = match arrived {
             Ok(arrived) => arrived,
@@ -118,9 +118,9 @@ impl Handle {
     async fn switches(&self) -> Switches {
         let (switches, commit) = {
             let state = self.lock();
-            (state.queue.switches(), state.commits.newest.clone())
+            (state.queue.switches(self.now()), state.commits.newest.clone())
         };
-        // Usually neither switch is set, and then there is no need to wait.
+        // Usually nothing stops delivery, and then there is no need to wait.
         if switches == Switches::default() || commit.wait().await.is_err() {
             return Switches::default();
         }

@@ -216,13 +216,16 @@ impl Worker {
     }
 }
 
-/// The settles of a request. Some nacks have a delay and an error.
+/// The settles of a request. Some nacks have a delay and an error, and some releases hold the queue.
 fn wire(client: &mut Client, settles: &[Settle]) -> Vec<Value> {
     let one = |settle: &Settle| {
         let mut call = json!({ "lease_id": settle.lease, "as": settle.way.as_str() });
         if settle.way == SettleKind::Nack && client.rng.bool() {
             call["delay"] = format!("{}ms", client.rng.u32(..100)).into();
             call["error"] = "failed".into();
+        }
+        if settle.way == SettleKind::Release && client.rng.u32(..4) == 0 {
+            call["hold"] = json!({ "scope": "queue", "for": format!("{}ms", client.rng.u32(1..60)) });
         }
         call
     };

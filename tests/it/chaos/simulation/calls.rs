@@ -339,7 +339,7 @@ impl Caller {
             })?;
             let mut memory = self.memory();
             memory.held.retain(|held| held.id != lease.id);
-            if matches!(result, Settled::Ok { .. } | Settled::Repeated) {
+            if matches!(result, Settled::Ok { .. } | Settled::Held { .. } | Settled::Repeated) {
                 memory.settled.push((lease, how));
             }
             if memory.settled.len() > SETTLED_MAX {

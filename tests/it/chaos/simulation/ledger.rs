@@ -207,7 +207,7 @@ impl Ledger {
     ) -> Result<(), Violation> {
         let held = self.held(queue, key, token)?;
         held.settling = true;
-        if *how == How::Ack {
+        if how.outcome() == Some(Outcome::Acked) {
             held.acked = held.acked.max(Acked::Maybe);
         }
         Ok(())
@@ -225,13 +225,15 @@ impl Ledger {
         let now_us = self.now_us;
         let held = self.held(queue, key, token)?;
         let outcome = match reply {
-            Settled::Ok { .. } | Settled::Repeated => how.outcome().ok_or("the settle ends no lease")?,
+            Settled::Ok { .. } | Settled::Held { .. } | Settled::Repeated => {
+                how.outcome().ok_or("the settle ends no lease")?
+            }
             Settled::Extended { .. } => return Err(format!("{how:?} extends a lease")),
             Settled::Stale { outcome } => outcome,
         };
         let place = format!("{}, {key}, lease {token}", queue.0);
         if let Some(ended) = held.ended
-            && (ended != outcome || matches!(reply, Settled::Ok { .. }))
+            && (ended != outcome || matches!(reply, Settled::Ok { .. } | Settled::Held { .. }))
         {
             return Err(format!("{place} has {ended:?} by an earlier answer, now {reply:?}"));
         }

@@ -87,6 +87,18 @@ pub(super) fn millis(rng: &mut Rng, range: Range<u64>) -> Duration {
 
 /// A random way to settle a lease.
 pub(super) fn how(rng: &mut Rng) -> How {
+    // A generator of its own, so that the other choices of a seed do not depend on holds.
+    let mut holds = Rng::with_seed(rng.get_seed());
+    let how = plain_how(rng);
+    match how {
+        How::Ack | How::Release if holds.u8(..8) == 0 => {
+            How::Hold { acks: how == How::Ack, length: millis(&mut holds, 1..3_000) }
+        }
+        how => how,
+    }
+}
+
+fn plain_how(rng: &mut Rng) -> How {
     match rng.u8(..10) {
         0..6 => How::Ack,
         6..8 => How::Nack {

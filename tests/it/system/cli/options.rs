@@ -195,6 +195,23 @@ fn a_floor_holds_although_the_object_changes() {
 }
 
 #[test]
+fn a_hold_stops_a_queue_until_it_is_resumed() {
+    let server = Server::durable();
+    for settle in ["release", "ack"] {
+        server.run(&["add", "jobs", r#"{"key":"a"}"#]).ok();
+        server.run(&["add", "jobs", r#"{"key":"b"}"#]).ok();
+        let lease = server.run(&["pop", "jobs", "-o", "name"]).ok();
+        server.run(&[settle, "jobs", lease.trim(), "--hold", "2h"]).ok();
+        let error = server.run(&["pop", "jobs"]).failed(3);
+        assert!(error.contains("a worker has asked to wait until 20"), "{error}");
+        assert!(server.run(&["queues"]).ok().contains("held"));
+        server.run(&["queue", "resume", "jobs"]).ok();
+        let lease = server.run(&["pop", "jobs", "-o", "name"]).ok();
+        server.run(&["ack", "jobs", lease.trim()]).ok();
+    }
+}
+
+#[test]
 fn objects_that_are_not_valid_are_left_out_and_named() {
     let server = Server::durable();
     let list = r#"[{"key":"a"},{"key":"b"},{"price":1}]"#;

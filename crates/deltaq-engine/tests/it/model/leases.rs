@@ -37,6 +37,7 @@ impl ModelItem {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum ModelSettled {
     Ok { worked: Micros, failed: Option<(u32, Option<Micros>, bool)> },
+    Held { worked: Micros, until: Micros },
     Extended { deadline: Micros, pending: usize, deleted: bool },
     Repeated,
     Stale(Outcome),
@@ -134,7 +135,11 @@ impl Model {
                 break;
             }
             if !self.delivers(now) {
-                self.hit(if self.is_full() { "max_leased ends a pop" } else { "the rate ends a pop" });
+                self.hit(match (self.held_until > now, self.is_full()) {
+                    (true, _) => "a hold ends a pop",
+                    (_, true) => "max_leased ends a pop",
+                    _ => "the rate ends a pop",
+                });
                 break;
             }
             left = left.saturating_sub(size);
@@ -209,10 +214,10 @@ impl Model {
             return self.extend(now, token, *lease);
         }
         let wanted = match how {
-            How::Ack => Outcome::Acked,
+            How::Ack | How::Hold { acks: true, .. } => Outcome::Acked,
             How::Done { .. } => Outcome::Done,
             How::Nack { .. } => Outcome::Nacked,
-            How::Release => Outcome::Released,
+            How::Release | How::Hold { acks: false, .. } => Outcome::Released,
             How::Reject { .. } => Outcome::Rejected,
             How::Extend { .. } => unreachable!("an extension ends no lease"),
         };
@@ -243,17 +248,17 @@ impl Model {
             self.add_key(now, &call);
             self.hit("done adds the key again after a delay");
         }
-        if matches!(how, How::Ack) {
+        if wanted == Outcome::Acked {
             self.remember_acknowledged(now, key);
         }
         let (rv, at) = self.event(now);
         match how {
-            How::Ack => self.ack(key, (rv, at), true),
+            How::Ack | How::Hold { acks: true, .. } => self.ack(key, (rv, at), true),
             How::Done { .. } => self.ack(key, (rv, at), false),
             How::Nack { delay, floor, error } => {
                 self.fail(key, (rv, at), now, (delay.map(micros), *floor), error.clone());
             }
-            How::Release => self.release(key, (rv, at)),
+            How::Release | How::Hold { acks: false, .. } => self.release(key, (rv, at)),
             How::Reject { error } => self.reject(key, (rv, at), error.clone()),
             How::Extend { .. } => unreachable!("an extension ends no lease"),
         }
@@ -264,7 +269,11 @@ impl Model {
             .map(|item| (item.failures, item.due(), item.place == Place::Parked));
         self.tidy(key);
         self.outcomes.insert(token, wanted);
-        ModelSettled::Ok { worked: at.saturating_sub(since), failed }
+        let worked = at.saturating_sub(since);
+        if let How::Hold { length, .. } = how {
+            return ModelSettled::Held { worked, until: self.hold(now, micros(*length)) };
+        }
+        ModelSettled::Ok { worked, failed }
     }
 
     /// Ends the lease and applies the leased deltas to the known object.

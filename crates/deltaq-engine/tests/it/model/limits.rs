@@ -3,13 +3,15 @@
 use super::{Item, Micros, Model};
 use deltaq_engine::rate::Rate;
 
+const HOUR: Micros = 3_600_000_000;
 /// The time that a rate has for one key, in units of which a microsecond has as many as a thousand seconds have keys.
 const KEY: u128 = 1_000_000_000;
 
 impl Model {
     /// Whether a pop gets a key at `now`.
     pub(crate) fn delivers(&self, now: Micros) -> bool {
-        self.count(Item::is_ready) > 0 && !self.paused && !self.is_full() && self.rate_lets_through() <= now
+        let from = self.rate_lets_through().max(self.held_until);
+        self.count(Item::is_ready) > 0 && !self.paused && !self.is_full() && from <= now
     }
 
     /// Whether workers hold as many keys as they may.
@@ -25,11 +27,43 @@ impl Model {
         Micros::try_from(units).expect("a time")
     }
 
-    /// When the rate lets the next key through, if a key waits only for that.
+    /// When the hold ends and the rate lets the next key through, if a key waits only for that.
     pub(crate) fn next_delivery(&self) -> Option<Micros> {
-        let at = self.rate_lets_through();
+        let at = self.rate_lets_through().max(self.held_until);
         let waits = self.count(Item::is_ready) > 0 && !self.paused && !self.is_full();
         (waits && at > self.now).then_some(at)
+    }
+
+    /// A worker has asked that nothing is delivered for a time: at most an hour, and not less than others have asked for.
+    pub(super) fn hold(&mut self, now: Micros, length: Micros) -> Micros {
+        let until = now + length.min(HOUR);
+        self.hit(match (length, self.held_until) {
+            (0, _) => "a hold of no length",
+            (_, held) if held >= until => "a hold that ends before another one",
+            (_, held) if held > now => "a hold prolongs another one",
+            _ => "a hold of a queue",
+        });
+        if until > self.held_until && until > now {
+            self.event(now);
+            self.held_until = until;
+        }
+        self.held_until.max(until)
+    }
+
+    /// An operator stops delivery, or ends what stops it.
+    pub(crate) fn set_paused(&mut self, now: Micros, paused: bool) {
+        let now = self.advance(now);
+        let ends_hold = !paused && self.held_until > now;
+        if ends_hold {
+            self.hit("a resume ends a hold");
+        }
+        if self.paused != paused || ends_hold {
+            self.event(now);
+            self.paused = paused;
+        }
+        if !paused {
+            self.held_until = 0;
+        }
     }
 
     /// A key is delivered.

@@ -35,11 +35,26 @@ pub(crate) enum LeaseRef {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Act {
     Ack,
-    Done { delay: Option<Micros> },
-    Nack { delay: Option<Micros>, floor: bool, error: Option<&'static str> },
+    Done {
+        delay: Option<Micros>,
+    },
+    Nack {
+        delay: Option<Micros>,
+        floor: bool,
+        error: Option<&'static str>,
+    },
     Release,
-    Reject { error: Option<&'static str> },
-    Extend { lease: Option<Micros> },
+    /// An ack or a release that holds the queue.
+    Hold {
+        acks: bool,
+        length: Micros,
+    },
+    Reject {
+        error: Option<&'static str>,
+    },
+    Extend {
+        lease: Option<Micros>,
+    },
 }
 
 /// A setting that may change at any time.
@@ -358,6 +373,20 @@ impl Generator {
     }
 
     fn act(&mut self) -> Act {
+        let act = self.plain_act();
+        let acks = matches!(act, Act::Ack);
+        if !(acks || matches!(act, Act::Release)) || self.limits.u8(..10) > 0 {
+            return act;
+        }
+        let length = match self.limits.u8(..8) {
+            0 => 0,
+            1 => 2 * 3_600_000_000,
+            _ => self.limits.u64(1..1_500),
+        };
+        Act::Hold { acks, length }
+    }
+
+    fn plain_act(&mut self) -> Act {
         match self.rng.u8(..20) {
             0 | 1 if self.mode == Mode::Keys => {
                 Act::Done { delay: self.traces.bool().then(|| self.traces.u64(..2_500)) }

@@ -4,9 +4,7 @@ use std::ops::Bound;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use deltaq_engine::command::{
-    Call, How, Pop, Progress, Replace, ReplaceId, Replaced, SelectedKeys, Settle, Settled,
-};
+use deltaq_engine::command::{Call, Pop, Progress, Replace, ReplaceId, Replaced, SelectedKeys};
 use deltaq_engine::config::Quiet;
 use deltaq_engine::event::{Event, EventKind};
 use deltaq_engine::id::{Rv, Sequence, Source, Token, Worker};
@@ -21,7 +19,7 @@ use deltaq_types::Mode;
 use super::indexes::Indexes;
 use super::readers::Readers;
 use super::same::{context, replaced, same, same_entry, same_item, same_replace, same_result, step_of};
-use super::script::{Act, Change, Command, LeaseRef, Setup, Step as ScriptStep};
+use super::script::{Change, Command, LeaseRef, Setup, Step as ScriptStep};
 use crate::model::{
     self, Label, Micros, Model, ModelCall, ModelReplace, ModelScan, Name, OBJECTS, Operation,
 };
@@ -29,6 +27,7 @@ use crate::model::{
 mod bounds;
 mod operate;
 mod saved_state;
+mod settle;
 mod versions;
 
 use bounds::Bounds;
@@ -323,41 +322,6 @@ impl World {
         Ok(())
     }
 
-    fn settle(&mut self, settles: &[(LeaseRef, Act)]) -> Result<(), Difference> {
-        let how = |act: Act| match act {
-            Act::Ack => How::Ack,
-            Act::Done { delay } => How::Done { delay: delay.map(Duration::from_micros) },
-            Act::Nack { delay, floor, error } => {
-                How::Nack { delay: delay.map(Duration::from_micros), floor, error: label(error) }
-            }
-            Act::Release => How::Release,
-            Act::Reject { error } => How::Reject { error: label(error) },
-            Act::Extend { lease } => How::Extend { lease: lease.map(Duration::from_micros) },
-        };
-        let settles: Vec<(u64, How)> =
-            settles.iter().map(|(lease, act)| (self.token(*lease), how(*act))).collect();
-        let converted: Vec<Settle> =
-            settles.iter().map(|(token, how)| Settle { token: token_of(*token), how: how.clone() }).collect();
-        let engine = self.engine.settle(time(self.now), &converted);
-        let engine: Vec<model::ModelSettled> = engine
-            .into_iter()
-            .map(|settled| match settled {
-                Settled::Ok { worked, failed } => model::ModelSettled::Ok {
-                    worked: model::micros(worked),
-                    failed: failed
-                        .map(|failed| (failed.failures, failed.due.map(Time::as_micros), failed.is_parked)),
-                },
-                Settled::Extended { deadline, pending_deltas, deleted } => {
-                    let deadline = deadline.as_micros();
-                    model::ModelSettled::Extended { deadline, pending: pending_deltas, deleted }
-                }
-                Settled::Repeated => model::ModelSettled::Repeated,
-                Settled::Stale { outcome } => model::ModelSettled::Stale(outcome),
-            })
-            .collect();
-        same("settled", engine, self.model.settle(self.now, &settles))
-    }
-
     fn resync(&mut self, budget: usize) -> Result<(), Difference> {
         let (mut cursor, mut model_scan) = self.resync.take().unwrap_or_else(|| {
             let trace = self.model.rv.is_multiple_of(2).then_some(7);
@@ -534,6 +498,8 @@ impl World {
         same("auto_created", self.engine.is_auto_created(), model.auto_created)?;
         let flags = [status.paused, status.closed, status.drained];
         same("paused, closed, drained", flags, [model.paused, model.closed, model.is_drained()])?;
+        let held_until = Some(time(model.held_until)).filter(|until| *until > time(now));
+        same("held until", status.held_until, held_until)?;
         let positions = model.items.values().filter_map(|item| match item.place {
             model::Place::Ready(position) => Some((position.rv, now - position.since)),
             _ => None,

@@ -107,6 +107,35 @@ fn every_lease_gets_its_full_length_again() {
     assert_eq!((journaled.fixture.place("a"), journaled.fixture.place("b")), ("known", "known"));
 }
 
+/// A hold is an instant: it neither begins anew nor waits for the downtime to be made up for.
+#[test]
+fn a_hold_survives_a_restart_and_ends_at_its_instant() {
+    for (has_checkpoint, downtime) in [(false, 10), (true, 10), (false, 9_999), (true, 50_000)] {
+        let mut journaled = Journaled::new(Fixture::new());
+        for key in ["a", "b"] {
+            journaled.fixture.call(added(key, 1));
+        }
+        let item = journaled.fixture.pop();
+        let how = How::Hold { acks: false, length: ms(10_000) };
+        let until = journaled.fixture.now().plus(ms(10_000));
+        let settled = journaled.fixture.settle(item.token, how);
+        assert!(matches!(settled, Settled::Held { until: held, .. } if held == until), "{settled:?}");
+        if has_checkpoint {
+            journaled.checkpoint();
+        }
+        journaled.crash(downtime);
+        let now = journaled.fixture.now();
+        let (is_held, found) = (now < until, journaled.fixture.queue.switches(now).held_until);
+        assert_eq!((found, journaled.fixture.queue.has_ready(now)), (is_held.then_some(until), !is_held));
+        if is_held {
+            assert_eq!(journaled.fixture.pop_with(|_| {}), Ok(vec![]));
+            assert_eq!(journaled.fixture.queue.next_deadline(), Some(until));
+            journaled.fixture.now_ms += 10_000 - downtime;
+        }
+        assert_eq!(journaled.fixture.pop().key.as_str(), "b");
+    }
+}
+
 #[test]
 fn a_restart_does_not_renew_a_lease_that_has_its_full_length() {
     let mut journaled = Journaled::new(Fixture::new());

@@ -7,15 +7,12 @@ use deltaq_engine::command::{
     Call, DefaultLimit, Expected, How, KeySelection, Pop, Progress, Replace, Replaced, SelectedKeys, Settle,
     Settled,
 };
-use deltaq_engine::config::{Config, Debounce, Quiet};
+use deltaq_engine::config::{Config, Quiet};
 use deltaq_engine::delta::{Delta, DeltaKind};
 use deltaq_engine::id::{Rv, Sequence, Source, Token};
 use deltaq_engine::key::Key;
-use deltaq_engine::object::{Ignored, Object};
+use deltaq_engine::object::Object;
 use deltaq_engine::object_version::ObjectVersion;
-use deltaq_engine::pointer::Pointer;
-use deltaq_engine::rate::Rate;
-use deltaq_engine::rate_limit::{ItemExponential, RateLimiter};
 use deltaq_engine::refusal::Refusal;
 use deltaq_engine::schedule::{Place, ScheduleState, Turn};
 use deltaq_engine::table::Entry;
@@ -25,9 +22,10 @@ use deltaq_engine::{Queue, ScanCursor};
 use deltaq_types::Mode;
 
 use super::command::{Change, Command, Keyed, Options, Selection};
-use super::order::{head_start, order};
+use super::order::head_start;
+use super::reply;
 use super::script::{Leases, Target};
-use super::{duration, reply};
+use super::settings::configured;
 use reply::{Places, Reply};
 
 /// The number of the event before the first one of a script.
@@ -287,8 +285,9 @@ impl Engine {
             known: item.known.as_ref().map(|known| known.object.as_str().to_owned()),
         });
         let items = items.collect();
-        let switches = self.queue.switches();
-        Ok(Reply::Popped { items, closed: switches.closed, paused: switches.paused })
+        let switches = self.queue.switches(self.now);
+        let held_ms = switches.held_until.map(|until| self.ms_until(until));
+        Ok(Reply::Popped { items, closed: switches.closed, paused: switches.paused, held_ms })
     }
 
     fn settle(&mut self, settles: &[super::command::Settle]) -> Reply {
@@ -300,6 +299,7 @@ impl Engine {
             Settled::Ok { failed, .. } => reply::Settled::Ok(
                 failed.map(|state| self.failed(state.failures, state.due, state.is_parked)),
             ),
+            Settled::Held { until, .. } => reply::Settled::Held { held_ms: self.ms_until(until) },
             Settled::Extended { deadline, pending_deltas, deleted } => reply::Settled::Extended {
                 expires_in_ms: self.ms_until(deadline),
                 pending_deltas: pending_deltas as u64,
@@ -396,6 +396,7 @@ impl Engine {
             version: version(status.resource_version),
             oldest_unacknowledged_ms: status.oldest_unacknowledged_age.map_or(0, millis),
             paused: status.paused,
+            held_ms: status.held_until.map(|until| self.ms_until(until)),
             closed: status.closed,
             drained: status.drained,
         }
@@ -486,6 +487,9 @@ fn delta(delta: &Delta) -> reply::Delta {
 fn how(settle: &super::command::Settle) -> How {
     let delay = settle.options.duration("delay");
     let error = settle.options.get("error").map(Into::into);
+    if let Some(length) = settle.options.duration("hold").filter(|length| !length.is_zero()) {
+        return How::Hold { acks: settle.how == "ack", length };
+    }
     match settle.how.as_str() {
         "ack" => How::Ack,
         "done" => How::Done { delay },
@@ -494,85 +498,6 @@ fn how(settle: &super::command::Settle) -> How {
         "reject" => How::Reject { error },
         "extend" => How::Extend { lease: settle.options.duration("lease_duration") },
         other => panic!("no settle is called {other:?}"),
-    }
-}
-
-/// The settings with these changes.
-fn configured(config: &Config, options: &Options) -> Config {
-    let mut config = config.clone();
-    let number = |name: &str| options.number(name).expect("a number");
-    for (name, value) in options.iter() {
-        match name {
-            "mode" => {
-                config.mode = match value {
-                    "delta" => Mode::Delta,
-                    "latest" => Mode::Latest,
-                    "keys" => Mode::Keys,
-                    "events" => Mode::Events,
-                    other => panic!("no mode is called {other:?}"),
-                }
-            }
-            "version" => {
-                config.version = (value != "null").then(|| Pointer::parse(value, false).expect("a pointer"));
-            }
-            "known_objects" => config.known_objects = value == "true",
-            "emit_replaced" => config.emit_replaced = value == "true",
-            "lease" => config.lease = duration::parse(value).expect("a duration"),
-            "max_failures" => config.max_failures = options.number(name).expect("a number"),
-            "max_keys" => config.max_keys = number(name),
-            "max_object_bytes" => config.max_object_bytes = number(name),
-            "max_deltas_per_key" => config.max_deltas_per_key = number(name),
-            "max_bytes_per_key" => config.max_bytes_per_key = number(name),
-            "max_delete_percent" => config.max_delete_percent = options.number(name),
-            "max_deletes" => config.max_deletes = options.number(name),
-            "backoff" => config.rate_limiter = exponential(value),
-            "debounce" => config.debounce = debounce(value),
-            "order" => config.order = order(value),
-            "max_leased" => config.max_leased = if value == "null" { None } else { options.number(name) },
-            "rate" => config.rate = rate(value),
-            "ignore" => {
-                let pointers: Vec<String> = value.split(',').map(str::to_owned).collect();
-                config.ignored = Ignored::new(&pointers).expect("pointers");
-            }
-            other => panic!("no setting is called {other:?}"),
-        }
-    }
-    config
-}
-
-/// The setting in the form of scripts: `0.5,burst=3`, or `none`.
-fn rate(value: &str) -> Option<Rate> {
-    let (per_second, burst) = value.split_once(",burst=")?;
-    Rate::new(per_second.parse().expect("a number"), burst.parse().expect("a number"))
-}
-
-/// The setting in the form of scripts: `2s..10s`, with `deletes=now` and `lists` after commas.
-fn debounce(value: &str) -> Option<Debounce> {
-    let mut parts = value.split(',');
-    let (quiet, max_wait) = parts.next()?.split_once("..")?;
-    let mut setting = Debounce {
-        quiet: duration::parse(quiet)?,
-        max_wait: Some(duration::parse(max_wait)?),
-        delivers_deletes_now: false,
-        debounces_lists: false,
-    };
-    for part in parts {
-        match part {
-            "deletes=now" => setting.delivers_deletes_now = true,
-            "lists=true" => setting.debounces_lists = true,
-            other => panic!("{other} is no part of debounce"),
-        }
-    }
-    Some(setting)
-}
-
-fn exponential(range: &str) -> RateLimiter {
-    let (base, max) = range.split_once("..").expect("a range");
-    let span = |text| duration::parse(text).expect("a duration");
-    RateLimiter {
-        item_exponential: Some(ItemExponential { base: span(base), max: span(max) }),
-        jitter: 0.0,
-        ..RateLimiter::default()
     }
 }
 

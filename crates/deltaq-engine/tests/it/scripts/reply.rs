@@ -19,6 +19,7 @@ pub(crate) enum Reply {
         items: Vec<Popped>,
         closed: bool,
         paused: bool,
+        held_ms: Option<u64>,
     },
     /// The settled leases by their numbers in the script.
     Settled(Vec<(usize, Settled)>),
@@ -96,6 +97,10 @@ pub(crate) struct Popped {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Settled {
     Ok(Option<Failed>),
+    /// The queue is held.
+    Held {
+        held_ms: u64,
+    },
     Extended {
         expires_in_ms: u64,
         pending_deltas: u64,
@@ -138,6 +143,7 @@ pub(crate) struct Status {
     pub(crate) version: u64,
     pub(crate) oldest_unacknowledged_ms: u64,
     pub(crate) paused: bool,
+    pub(crate) held_ms: Option<u64>,
     pub(crate) closed: bool,
     pub(crate) drained: bool,
 }
@@ -218,7 +224,7 @@ impl Reply {
             Self::Refused { code, detail } => vec![format!("refused {code}: {detail}")],
             Self::Produced(produced) => produced.lines(),
             Self::Replaced(replaced) => vec![replaced.text()],
-            Self::Popped { items, closed, paused } => popped(items, *closed, *paused),
+            Self::Popped { items, closed, paused, held_ms } => popped(items, [*closed, *paused], *held_ms),
             Self::Settled(settled) => {
                 settled.iter().map(|(lease, settled)| format!("lease {lease}: {}", settled.text())).collect()
             }
@@ -291,10 +297,11 @@ fn deltas(key: &str, deltas: &[Delta]) -> String {
     deltas.iter().map(|delta| delta.text(key)).collect::<Vec<_>>().join(", ")
 }
 
-fn popped(items: &[Popped], closed: bool, paused: bool) -> Vec<String> {
+fn popped(items: &[Popped], [closed, paused]: [bool; 2], held_ms: Option<u64>) -> Vec<String> {
     let mut lines: Vec<String> = items.iter().map(Popped::text).collect();
     if items.is_empty() {
-        let flags = [closed.then(|| "closed".to_owned()), paused.then(|| "paused".to_owned())];
+        let flags =
+            [closed.then(|| "closed".to_owned()), paused.then(|| "paused".to_owned()), held_ms.map(held)];
         lines.push(joined([Some("no key".to_owned())].into_iter().chain(flags)));
     }
     lines
@@ -320,6 +327,7 @@ impl Settled {
     fn text(&self) -> String {
         match self {
             Self::Ok(None) => "ok".to_owned(),
+            Self::Held { held_ms } => format!("ok, {}", held(*held_ms)),
             Self::Ok(Some(failed)) => format!("ok, {}", failed.text()),
             Self::Extended { expires_in_ms, pending_deltas, deleted } => joined([
                 Some(format!("ok, expires in {}", duration::format(*expires_in_ms))),
@@ -377,6 +385,7 @@ impl Status {
                 Some(format!("version {}", self.version)),
                 Some(format!("oldest unacknowledged change {oldest}")),
                 self.paused.then(|| "paused".to_owned()),
+                self.held_ms.map(held),
                 self.closed.then(|| "closed".to_owned()),
                 self.drained.then(|| "drained".to_owned()),
             ]),
@@ -397,6 +406,10 @@ fn synced_text(synced: bool, remaining: u64, reached: Option<Reached>) -> String
     });
     let synced = if synced { "synced".to_owned() } else { format!("not synced, remaining {remaining}") };
     reached.unwrap_or(synced)
+}
+
+fn held(ms: u64) -> String {
+    format!("held for {}", duration::format(ms))
 }
 
 /// A count that is printed unless it is 0.

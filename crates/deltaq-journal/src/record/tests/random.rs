@@ -182,7 +182,7 @@ impl Dice {
     }
 
     fn event_kind(&mut self) -> EventKind {
-        match self.0.u32(0..27) {
+        match self.0.u32(0..28) {
             0 => EventKind::Appended(self.appended()),
             1 => EventKind::Queued(Queued {
                 key: self.key(),
@@ -222,6 +222,7 @@ impl Dice {
             },
             21 => EventKind::ReplaceStarted { source: self.maybe(Self::name), first: self.0.bool() },
             22 => EventKind::Followed { position: self.follow_position() },
+            25 => EventKind::Held { until: self.time() },
             24 => EventKind::Renumbered { source: self.name(), sequence: self.maybe(Self::number) },
             _ => EventKind::ReplaceEnded(ReplaceEnded {
                 source: self.maybe(Self::name),
@@ -398,6 +399,7 @@ impl Dice {
             auto_created: self.0.bool(),
             creator: self.maybe(Self::name),
             paused: self.0.bool(),
+            held_until: self.time(),
             closed: self.0.bool(),
             closes_at_once: self.0.bool(),
             initial: self.of(&[

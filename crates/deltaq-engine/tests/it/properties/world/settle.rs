@@ -1,0 +1,51 @@
+//! Settles of leases.
+
+use std::time::Duration;
+
+use deltaq_engine::command::{How, Settle, Settled};
+use deltaq_engine::time::Time;
+
+use super::{Difference, World, label, same, time, token_of};
+use crate::model;
+use crate::properties::script::{Act, LeaseRef};
+
+impl World {
+    pub(super) fn settle(&mut self, settles: &[(LeaseRef, Act)]) -> Result<(), Difference> {
+        let how = |act: Act| match act {
+            Act::Ack => How::Ack,
+            Act::Done { delay } => How::Done { delay: delay.map(Duration::from_micros) },
+            Act::Nack { delay, floor, error } => {
+                How::Nack { delay: delay.map(Duration::from_micros), floor, error: label(error) }
+            }
+            Act::Release => How::Release,
+            Act::Hold { acks, length } => How::Hold { acks, length: Duration::from_micros(length) },
+            Act::Reject { error } => How::Reject { error: label(error) },
+            Act::Extend { lease } => How::Extend { lease: lease.map(Duration::from_micros) },
+        };
+        let settles: Vec<(u64, How)> =
+            settles.iter().map(|(lease, act)| (self.token(*lease), how(*act))).collect();
+        let converted: Vec<Settle> =
+            settles.iter().map(|(token, how)| Settle { token: token_of(*token), how: how.clone() }).collect();
+        let engine = self.engine.settle(time(self.now), &converted);
+        let engine: Vec<model::ModelSettled> = engine
+            .into_iter()
+            .map(|settled| match settled {
+                Settled::Ok { worked, failed } => model::ModelSettled::Ok {
+                    worked: model::micros(worked),
+                    failed: failed
+                        .map(|failed| (failed.failures, failed.due.map(Time::as_micros), failed.is_parked)),
+                },
+                Settled::Held { worked, until } => {
+                    model::ModelSettled::Held { worked: model::micros(worked), until: until.as_micros() }
+                }
+                Settled::Extended { deadline, pending_deltas, deleted } => {
+                    let deadline = deadline.as_micros();
+                    model::ModelSettled::Extended { deadline, pending: pending_deltas, deleted }
+                }
+                Settled::Repeated => model::ModelSettled::Repeated,
+                Settled::Stale { outcome } => model::ModelSettled::Stale(outcome),
+            })
+            .collect();
+        same("settled", engine, self.model.settle(self.now, &settles))
+    }
+}
