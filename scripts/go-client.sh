@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Checks clients/go and clients/go/clientgo: format, vet, tests and examples with the race detector, and the scenarios of all clients. With --all, which
-# takes minutes to build, also staticcheck and clients/go/controllerruntime. DELTAQ_BIN is the server; without it, target/debug/deltaq is built.
+# takes minutes to build, also staticcheck, clients/go/controllerruntime, and tests and examples of client-go on queues of deltaq. DELTAQ_BIN is the
+# server; without it, target/debug/deltaq is built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/server.sh
@@ -48,3 +49,4 @@ cd ../..
 # A program with the race detector waits for a second at its end. Most scenarios wait most of the time, so many run at once.
 export GORACE=atexit_sleep_ms=10
 CARGO_TARGET_DIR=$PWD/target python3 tests/clients/run.py --client go --server "$DELTAQ_BIN" --jobs 12
+if [ "${1:-}" = --all ]; then ./scripts/client-go-judges.sh; fi
