@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Builds the site of the documents with mdBook: `build.py MDBOOK FOLDER`.
 
-The pages are those of docs/, and the README files beside the code that docs/README.md lists. docs/README.md is the only list: its tables are the
-parts of the site, in their order, and so are the descriptions of llms.txt. The pages of a folder, such as docs/api/, are below the page with its
-name, docs/api.md, in the order in which that page links to them. Files that a page links to are copied. FOLDER gets the pages as HTML, the same
-pages as Markdown, and llms.txt.
+The pages are those of docs/, and the README files beside the code to which they link. docs/README.md is the only list: its tables are the parts
+of the site, in their order, and so are the descriptions of llms.txt; pages beside the code that it does not have are the last part. The pages of a
+folder, such as docs/api/, are below the page with its name, docs/api.md, in the order in which that page links to them. Files that a page links to
+are copied. FOLDER gets the pages as HTML, the same pages as Markdown, and llms.txt.
 """
 
 from __future__ import annotations
@@ -102,6 +102,20 @@ def all_pages(pages: list[Page]) -> list[Page]:
     return [found for page in pages for found in [page, *all_pages(page.below)]]
 
 
+def unlisted(known: set[str]) -> list[Page]:
+    """The pages outside docs/ that other pages link to and the list does not have, such as the README of a new client. Adds them to those known."""
+    found, ahead = [], sorted(known)
+    while ahead:
+        path = ahead.pop()
+        for link in LINK.findall(read(path)):
+            file = target(path, link.partition("#")[0])
+            if file.endswith(".md") and not file.startswith("docs/") and file not in known and (ROOT / file).is_file():
+                known.add(file)
+                ahead.append(file)
+                found.append(Page(read(file).splitlines()[0].removeprefix("# "), file))
+    return sorted(found, key=lambda page: page.path)
+
+
 def relinked(path: str, text: str, known: set[str], files: set[str]) -> str:
     """The text of a page with its links as they are on the site. Adds the files to which it links."""
 
@@ -165,6 +179,9 @@ def main() -> None:
     known = {FIRST, LIST, *LAST, *(path for path in listed if path.endswith(".md"))}
     if twice := {path for path in listed if listed.count(path) > 1}:
         fail(f"listed twice: {', '.join(sorted(twice))}")
+    more = unlisted(known)
+    if more:
+        sections.append(Part("More", more))
     missing = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").rglob("*.md")) if str(path.relative_to(ROOT)) not in known]
     if missing:
         fail(f"not in {LIST} or the page of their folder: {', '.join(missing)}")
