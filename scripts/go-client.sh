@@ -49,4 +49,16 @@ cd ../..
 # A program with the race detector waits for a second at its end. Most scenarios wait most of the time, so many run at once.
 export GORACE=atexit_sleep_ms=10
 CARGO_TARGET_DIR=$PWD/target python3 tests/clients/run.py --client go --server "$DELTAQ_BIN" --jobs 12
+# A program gets the modules from the file of a release.
+mkdir "$work/proxy" "$work/program"
+python3 -m zipfile -e "$(./scripts/go_modules.py 0.0.1 "$work")" "$work/proxy"
+(
+    proxy=$PWD/$work/proxy
+    cd "$work/program"
+    printf 'package main\n\nimport deltaq "example.com/deltaq/clients/go"\n\nfunc main() { println(deltaq.Version) }\n' > main.go
+    export GOPROXY=file://$proxy GONOSUMDB=example.com/deltaq GOMODCACHE=$proxy/cache GOFLAGS='-mod=mod -modcacherw'
+    go mod init program 2> /dev/null
+    go get example.com/deltaq/clients/go@v0.0.1 2> get.log || { cat get.log >&2; exit 1; }
+    go build -o program .
+)
 if [ "${1:-}" = --all ]; then ./scripts/client-go-judges.sh; fi

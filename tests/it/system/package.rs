@@ -121,8 +121,10 @@ fn a_release_has_checksums_an_sbom_and_a_program_that_runs() {
     let is_named = |end: &str| names.iter().any(|name| name.starts_with("deltaq") && name.ends_with(end));
     // scripts/program-packages.sh installs the packages for Python and for npm.
     let wrapper = format!("-server-{}.tgz", env!("CARGO_PKG_VERSION"));
-    let kinds = [".tar.gz", ".deb", ".cdx.json", ".intoto.json", ".whl", &wrapper];
-    assert!(names.len() == 7 && kinds.iter().all(|kind| is_named(kind)), "{sums}");
+    // scripts/go-client.sh builds a program with the modules for Go.
+    let modules = format!("-go-{}.zip", env!("CARGO_PKG_VERSION"));
+    let kinds = [".tar.gz", ".deb", ".cdx.json", ".intoto.json", ".whl", &wrapper, &modules];
+    assert!(names.len() == 8 && kinds.iter().all(|kind| is_named(kind)), "{sums}");
     run(Command::new("sha256sum").args(["--check", "--strict", "SHA256SUMS"]).current_dir(folder.path()));
 
     let archive = names.iter().find(|name| name.ends_with(".tar.gz")).expect("an archive");
