@@ -109,8 +109,6 @@ pub struct RowLimit {
     pub rows: usize,
     /// Approximate size in bytes. The last row may exceed it.
     pub bytes: usize,
-    /// The last event whose rows are in the page. The next page begins after it.
-    pub up_to: Rv,
 }
 
 /// The next rows for a reader.
@@ -331,27 +329,25 @@ impl Feed {
         let mut bytes = 0;
         for _ in 0..EXAMINED_MAX {
             let next_live = live.peek().map(|(rv, slot)| (**rv, **slot));
-            let next_gone = gone.peek().map(|(rv, _)| *rv);
-            let (next, is_live) = match (next_live, next_gone) {
+            let is_live = match (next_live, gone.peek()) {
                 (None, None) => {
                     return RowPage { next: state.rv, is_last: true, ..page };
                 }
-                (Some((live_rv, _)), Some(gone_rv)) => (live_rv.min(gone_rv), live_rv < gone_rv),
-                (Some((live_rv, _)), None) => (live_rv, true),
-                (None, Some(gone_rv)) => (gone_rv, false),
+                (Some((rv, _)), Some((tombstone_rv, _))) => rv < *tombstone_rv,
+                (next_live, _) => next_live.is_some(),
             };
-            if next > limit.up_to {
-                return RowPage { next: limit.up_to.max(after), ..page };
-            }
+            let mut next = page.next;
             let row = if is_live {
                 live.next();
-                next_live.and_then(|(_, slot)| {
+                next_live.and_then(|(rv, slot)| {
+                    next = rv;
                     let entry = state.table.at(slot).filter(|entry| includes(&entry.key))?;
                     let is_new = listing_since.is_some() || self.entered(slot) > after;
                     live_row(entry, view, is_new)
                 })
             } else {
                 gone.next().and_then(|(rv, tombstone)| {
+                    next = rv;
                     includes(&tombstone.key).then(|| tombstone_row(rv, tombstone))
                 })
             };

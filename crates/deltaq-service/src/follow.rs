@@ -402,8 +402,7 @@ impl Feeder<'_, Watcher> {
         // Even without room there may be a page without rows, which moves the position.
         let room = self.follower.room()?;
         let before = self.reader.resource_version();
-        let limit = RowLimit { rows: room.min(PAGE_ROWS), bytes: PAGE_BYTES, up_to: Rv::MAX };
-        let mut page = self.reader.read(limit).await?;
+        let mut page = self.reader.read(RowLimit { rows: room.min(PAGE_ROWS), bytes: PAGE_BYTES }).await?;
         if self.is_events {
             self.end_list(&mut page);
         }

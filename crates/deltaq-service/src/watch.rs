@@ -346,7 +346,7 @@ impl Watcher {
         let Position { after, listing_since } = self.position;
         let handle = &self.handle;
         handle.build_feed(self.view).await?;
-        let nothing = RowLimit { rows: 0, bytes: 0, up_to: Rv::MAX };
+        let nothing = RowLimit { rows: 0, bytes: 0 };
         // The queue may be loaded again in the meantime, with a feed that begins later.
         let mut extended = Rv::ZERO;
         for _ in 0..BACKFILLS_MAX {
@@ -407,7 +407,7 @@ impl Watcher {
         if page.is_last {
             self.position.listing_since = None;
         }
-        if page.is_last || !page.rows.is_empty() || page.next >= limit.up_to {
+        if page.is_last || !page.rows.is_empty() {
             self.turn = None;
         } else {
             // The caller reads the next page at once, so this lets other connections of the thread run first.
@@ -444,8 +444,7 @@ impl Watcher {
             return Ok((page.text.clone(), page.is_last));
         }
         let (announced, _) = readers.announced.newest();
-        let up_to = readers.pages.meeting_point(after).unwrap_or(limit.up_to);
-        let page = self.read(RowLimit { up_to, ..limit }).await?;
+        let page = self.read(limit).await?;
         let text = encode(&page.rows);
         let RowPage { rows, next, is_last } = page;
         if !rows.is_empty() && readers.count.load(Ordering::Relaxed) > 1 {

@@ -217,7 +217,7 @@ async fn next_page(
     rows: usize,
 ) -> Result<Page<WatchRow>, Problem> {
     let shutdown = watcher.handle().shutdown().clone();
-    let limit = RowLimit { rows, bytes: PAGE_BYTES_MAX, up_to: Rv::MAX };
+    let limit = RowLimit { rows, bytes: PAGE_BYTES_MAX };
     let ends = Instant::now() + wait;
     let is_listing = watcher.listing_since().is_some();
     let mut items = Vec::new();
@@ -295,7 +295,7 @@ impl Stream {
     /// Waits for rows or for the time of a bookmark. Returns the rows, or adds them to `text` if there is more to send.
     async fn fill(&mut self, text: &mut Vec<u8>) -> Result<Bytes, Problem> {
         let shutdown = self.watcher.handle().shutdown().clone();
-        let limit = RowLimit { rows: STREAMED_ROWS_MAX, bytes: STREAMED_PAGE_BYTES_MAX, up_to: Rv::MAX };
+        let limit = RowLimit { rows: STREAMED_ROWS_MAX, bytes: STREAMED_PAGE_BYTES_MAX };
         loop {
             // The token may have been revoked since.
             self.context.authorize_again()?;

@@ -55,13 +55,6 @@ impl SharedPages {
         self.0.lock().iter().rev().map(|kept| &kept.page).find(|page| page.after == after).cloned()
     }
 
-    /// The first position after this one at which a page begins or ends. A reader that stops there shares the pages from there on.
-    pub(crate) fn meeting_point(&self, after: Rv) -> Option<Rv> {
-        let pages = self.0.lock();
-        let positions = pages.iter().flat_map(|kept| [kept.page.after, kept.page.next]);
-        positions.filter(|position| *position > after).min()
-    }
-
     /// Keeps a page instead of the oldest one.
     pub(crate) fn keep(&self, page: Arc<SharedPage>, room: &PageRoom) {
         let bytes = page.text.len();
@@ -93,16 +86,13 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_finds_the_page_of_its_position_and_where_the_next_one_begins() {
+    fn a_reader_finds_the_page_of_its_position() {
         let (pages, room) = (SharedPages::default(), PageRoom::default());
         for number in 1..=5 {
             pages.keep(page(number * 10, number * 10 + 10, 1), &room);
         }
         let of = |after| pages.of(Rv::new(after)).map(|page| page.next.get());
         assert_eq!((of(10), of(20), of(25), of(50), of(60)), (None, Some(30), None, Some(60), None));
-        let meeting_point = |after| pages.meeting_point(Rv::new(after)).map(Rv::get);
-        assert_eq!((meeting_point(0), meeting_point(20), meeting_point(25)), (Some(20), Some(30), Some(30)));
-        assert_eq!((meeting_point(59), meeting_point(60)), (Some(60), None));
     }
 
     #[test]

@@ -132,7 +132,7 @@ impl Reader {
             let position =
                 Position { after: watcher.resource_version(), listing_since: watcher.listing_since() };
             let rows = self.state().rng.usize(1..=ROWS);
-            let page = match watcher.read(RowLimit { rows, bytes: usize::MAX, up_to: Rv::MAX }).await {
+            let page = match watcher.read(RowLimit { rows, bytes: usize::MAX }).await {
                 Ok(page) => page,
                 Err(error) => return self.refused(disk, Some(position), &error),
             };
