@@ -13,11 +13,13 @@ const fn v6(a: u16, b: u16, length: u8) -> Ipv6Net {
 }
 
 /// The IPv4 networks that are not global: those of the IANA registry of special addresses, multicast, and what is reserved.
-const SPECIAL_V4: [Ipv4Net; 16] = [
+const SPECIAL_V4: [Ipv4Net; 17] = [
     v4(0, 0, 0, 8),
     v4(10, 0, 0, 8),
     v4(100, 64, 0, 10),
     v4(127, 0, 0, 8),
+    // The inner address of the platform of Azure.
+    v4(168, 63, 129, 24),
     v4(169, 254, 0, 16),
     v4(172, 16, 0, 12),
     v4(192, 0, 0, 24),

@@ -39,6 +39,8 @@ const POP_BYTES: usize = 16 << 20;
 const BODIES_KIB: usize = 128 << 10;
 /// The jitter of the wait before a probe: 1 ± this.
 const PROBE_JITTER: f64 = 0.2;
+/// How many keys an open breaker remembers. It pops at most one more.
+const PROBED_MAX: usize = 63;
 /// The characters of a key that its header has unchanged.
 const UNRESERVED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
@@ -77,6 +79,7 @@ impl Pusher for Pushing {
             handle,
             target: None,
             breaker: Breaker::new(1),
+            probed: Vec::new(),
             requests: FuturesUnordered::new(),
             settles: FuturesUnordered::new(),
         };
@@ -94,6 +97,8 @@ struct Sending {
     /// What new requests use; `None` if the settings of the server do not permit it.
     target: Option<Target>,
     breaker: Breaker,
+    /// The keys that have tested the endpoint since it began to fail, so that each probe has another key.
+    probed: Vec<String>,
     requests: FuturesUnordered<BoxFuture<'static, Ended>>,
     settles: FuturesUnordered<BoxFuture<'static, ()>>,
 }
@@ -142,8 +147,8 @@ impl Sending {
                 Some(_) if !stops && !rests => self.breaker.may_begin(self.requests.len(), now),
                 _ => 0,
             };
-            if room != popping_for {
-                // A pop that is dropped returns its keys.
+            // A pop that is dropped returns its keys, so one for fewer keys than there is room for goes on. One of former settings does not.
+            if popping_for == 0 || room < popping_for {
                 (popping, popping_for) = (self.pop(room), room);
             }
             self.report();
@@ -173,6 +178,7 @@ impl Sending {
             self.breaker.set_max_in_flight(max_in_flight);
         } else {
             self.breaker = Breaker::new(max_in_flight);
+            self.probed.clear();
         }
         let queue = self.handle.name();
         self.target = match self.policy.endpoint(queue.as_str(), setting) {
@@ -189,6 +195,7 @@ impl Sending {
     /// A pop for this many keys.
     fn pop(&self, max: usize) -> Popping {
         let Some(target) = self.target.as_ref().filter(|_| max > 0) else { return Popping::default() };
+        let max = if self.breaker.is_open() { self.probed.len() + 1 } else { max };
         let pop = Pop {
             max,
             max_bytes: POP_BYTES,
@@ -206,8 +213,13 @@ impl Sending {
     /// Begins the requests for popped keys. Returns whether there are any.
     fn begin(&mut self, answer: PopAnswer) -> bool {
         let (Ok(mut delivered), Some(target)) = (answer.items, self.target.clone()) else { return false };
-        delivered.confirm();
-        let items = std::mem::take(&mut delivered.items);
+        let items = if self.breaker.is_open() && !delivered.items.is_empty() {
+            // The other keys return when `delivered` is dropped.
+            vec![self.probe(&mut delivered.items)]
+        } else {
+            delivered.confirm();
+            std::mem::take(&mut delivered.items)
+        };
         let has_keys = !items.is_empty();
         for item in items {
             self.breaker.begun();
@@ -217,14 +229,32 @@ impl Sending {
         has_keys
     }
 
+    /// The first key that has not tested the endpoint yet, or the first of all. Otherwise a failing key with a head start or a higher class
+    /// would be each probe, and no other key would show that the endpoint works.
+    fn probe(&mut self, items: &mut Vec<Item>) -> Item {
+        let at = items.iter().position(|item| !self.probed.iter().any(|key| key == item.key.as_str()));
+        if at.is_none() || self.probed.len() >= PROBED_MAX {
+            self.probed.clear();
+        }
+        let item = items.remove(at.unwrap_or(0));
+        self.probed.push(item.key.as_str().to_owned());
+        item
+    }
+
     /// Settles the key of a request by its answer.
     fn judge(&mut self, ended: Ended) {
         let Ended { key, token, failures, setting, answer, took } = ended;
         let now = Instant::now();
-        let Some(answer) = answer else {
-            self.breaker.withdrawn(now);
-            self.settle(token, How::Release);
-            return;
+        let is_former = self.target.as_ref().is_none_or(|target| target.setting.url != setting.url);
+        let answer = match answer {
+            Some(answer) if is_former => return self.judge_former(token, answer, &setting),
+            Some(answer) => answer,
+            None => {
+                if !is_former {
+                    self.breaker.withdrawn(now);
+                }
+                return self.settle(token, How::Release);
+            }
         };
         let was_open = self.breaker.is_open();
         let (result, how) = match answer {
@@ -252,6 +282,7 @@ impl Sending {
             }
         };
         if was_open && !self.breaker.is_open() {
+            self.probed.clear();
             tracing::info!(queue = %self.handle.name(), "the endpoint of the queue takes requests again");
         }
         let task = self.handle.push_task();
@@ -263,6 +294,18 @@ impl Sending {
                 report.last_error = None;
             });
         }
+        self.settle(token, how);
+    }
+
+    /// Settles the key of a request to a former URL. Its answer says nothing of the present one.
+    fn judge_former(&self, token: Token, answer: Answer, setting: &Push) {
+        let how = match answer {
+            Answer::Status { status: 200..=299, .. } => How::Ack,
+            Answer::Status { status, text } if setting.reject_statuses.contains(&status) => {
+                How::Reject { error: Some(text.into()) }
+            }
+            Answer::Status { .. } | Answer::None { .. } => How::Release,
+        };
         self.settle(token, how);
     }
 
@@ -332,8 +375,10 @@ async fn deliver(
     let kib = (pushed_bytes(&item) / 1_024 + 1).min(BODIES_KIB);
     let kib = u32::try_from(kib).unwrap_or(u32::MAX);
     let mut answer = None;
-    // The lease is longer than the request by at least this time.
+    // The commit of the lease may have taken long. A request must not outlive its lease.
+    let lasts = || item.deadline.since(handle.moment().now) >= setting.timeout.get();
     if let Ok(Ok(_permit)) = timeout(LEASE_MARGIN / 2, bodies.acquire_many(kib)).await
+        && lasts()
         && let Some(call) = call_of(&handle, &item, &setting, &clock)
     {
         answer = Some(sender.send(&endpoint, call, setting.timeout.get()).await);

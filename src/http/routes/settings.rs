@@ -138,7 +138,7 @@ async fn read(incoming: Incoming) -> Result<Given, Problem> {
 }
 
 /// Checks that the caller still has its permission, because a schema may wait for its compilation, that it may read the queue that
-/// this queue will follow, and that the queue may push to its new endpoint.
+/// this queue will follow, and that it may consume the queue, which may push to its new endpoint, if there is one.
 fn check_caller(
     context: &RequestContext,
     name: &Name,
@@ -149,6 +149,8 @@ fn check_caller(
     if let Some(push) =
         next.push.as_ref().filter(|push| current.and_then(|current| current.push.as_ref()) != Some(*push))
     {
+        // The endpoint gets the keys, as a worker would.
+        context.authorize_on(Verb::Consume, name.as_str())?;
         context.state.push.endpoint(name.as_str(), push).map_err(not_permitted)?;
     }
     let Some(follow) = &next.follow else { return Ok(()) };

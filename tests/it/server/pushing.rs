@@ -446,3 +446,49 @@ async fn the_metrics_count_requests_and_no_reply_has_a_secret() {
     let key = SECRET.trim_start_matches("whsec_");
     assert!(replies.iter().all(|reply| !reply.contains(key)), "{replies:?}");
 }
+
+#[tokio::test]
+async fn a_setting_that_is_removed_takes_the_waiting_pop_with_it() {
+    let (service, _folder) = service().await;
+    let (mut receiver, other) = (Receiver::start().await, Receiver::start().await);
+    pushing(&service, &receiver, json!({})).await;
+    service.post(&format!("{QUEUE}/add"), &object("first")).await.ok();
+    receiver.next().await.answer(200, "").await;
+    reaches(&service, "/known", json!(1)).await;
+    service.post(&format!("{QUEUE}/add"), &object("slow")).await.ok();
+    let slow = receiver.next().await;
+    reaches(&service, "/waiters", json!(1)).await;
+    // Another URL begins with one request, and one is in flight.
+    service.call("PATCH", QUEUE, &json!({"push": {"url": other.url("/")}})).await.ok();
+    reaches(&service, "/waiters", json!(0)).await;
+    service.call("PATCH", QUEUE, &json!({"push": null})).await.ok();
+    service.post(&format!("{QUEUE}/add"), &objects(&["x", "y"])).await.ok();
+    slow.answer(200, "").await;
+    reaches(&service, "/known", json!(2)).await;
+    assert_eq!(status(&service, "ready").await, 2);
+}
+
+#[tokio::test]
+async fn a_failing_key_of_a_higher_class_is_not_each_probe() {
+    let (service, _folder) = service().await;
+    let mut receiver = Receiver::start().await;
+    let settings = json!({
+        "order": {"priority": {"pointer": "/p", "step": null}},
+        "push": {"url": receiver.url("/"), "format": "raw", "retry": ["1ms"]},
+    });
+    service.call("PUT", QUEUE, &settings).await.ok();
+    service.post(&format!("{QUEUE}/add"), &json!({"key": "bad", "p": 5})).await.ok();
+    while status(&service, "push").await["state"] != "failing" {
+        receiver.next().await.answer(500, "no").await;
+    }
+    service.post(&format!("{QUEUE}/add"), &json!({"key": "good", "p": 0})).await.ok();
+    loop {
+        let hook = receiver.next().await;
+        let is_good = hook.header("deltaq-key") == "good";
+        hook.answer(if is_good { 200 } else { 500 }, "").await;
+        if is_good {
+            break;
+        }
+    }
+    reaches(&service, "/push/state", json!("sending")).await;
+}
