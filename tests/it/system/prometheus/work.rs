@@ -184,10 +184,10 @@ fn watch(caller: &mut Caller, _round: usize) {
 /// Changes keys of a queue that pushes them to another queue of the same server.
 fn push(caller: &mut Caller, round: usize) {
     if round == 0 {
-        let url = format!("http://{}/v1/queues/sink/update", caller.address);
+        let url = format!("http://{}/v1/queues/bulk/update", caller.address);
         caller.ok("PUT", "/v1/queues/pushed", &json!({"push": {"url": url, "format": "raw"}}));
     }
-    caller.post("pushed/update", &json!({"key": format!("k{}", round % 5), "round": round}));
+    caller.post("pushed/update", &json!({"key": format!("p{}", round % 5), "round": round}));
 }
 
 fn poll(caller: &mut Caller, _round: usize) {
