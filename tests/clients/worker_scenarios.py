@@ -300,7 +300,7 @@ def outcomes(s: Scenario) -> None:
 @scenario
 def holds(s: Scenario) -> None:
     """A Release with a hold stops the delivery of the queue until somebody resumes it."""
-    s.target.plan = lambda work: Plan({"as": "release", "hold": "2h"} if work.number == 1 else {"as": "ack"})
+    s.target.plan = lambda work: Plan({"as": "release", "hold": "2h"} if work.number == 0 else {"as": "ack"})
     worker = s.start("worker", concurrency=1, batch=1)
     s.add(*objects(3, 1))
     wait_for(lambda: s.get("status")["held_until"] is not None, "the queue is held")
