@@ -9,7 +9,6 @@ use deltaq_engine::command::Call;
 use deltaq_engine::config::Config;
 use deltaq_engine::delta::DeltaKind;
 use deltaq_engine::feed::{Row, RowLimit, TombstoneLimits};
-use deltaq_engine::id::Rv;
 use deltaq_engine::key::Key;
 use deltaq_engine::object::Object;
 use deltaq_engine::view::View;
