@@ -187,3 +187,9 @@ def filter_case(context, case):
     # A version that the queue does not have is a 409 or 410, whatever its form.
     version = str(query.get("resource_version" if name == "synced" else "min_resource_version", 0))
     return not version.isdecimal() or int(version) == 0
+
+
+@schemathesis.hook
+def before_add_examples(context, examples):
+    """Leaves out examples whose parts contradict each other: the example of an option is made for each way to settle."""
+    examples[:] = [case for case in examples if filter_case(context, case)]
