@@ -2,11 +2,13 @@
 //!
 //! It is pure: time and jitter are arguments.
 //!
-//!     allowed 1 --success--> 2 ... max_in_flight          each failure halves it, down to 1
-//!         ^                        |
-//!         |                        | failures in a row, of several keys
-//!     success                      v
-//!         '------ probing <--- failing                    a probe that fails doubles the wait
+//! ```text
+//! allowed 1 --success--> 2 ... max_in_flight          each failure halves it, down to 1
+//!     ^                        |
+//!     |                        | failures in a row, of several keys
+//! success                      v
+//!     '------ probing <--- failing                    a probe that fails doubles the wait
+//! ```
 //!
 //! Invariant: while the breaker is open, at most one request is in flight that began after it had opened.
 
