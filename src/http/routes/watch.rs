@@ -347,7 +347,7 @@ impl Stream {
             for row in &page.rows {
                 self.write(&mut text, &wire::watch_row(row), since);
             }
-            return Ok((text.into(), page.is_last));
+            return Ok((exact(text), page.is_last));
         }
         self.watcher.read_text(limit, lines).await
     }
@@ -381,6 +381,12 @@ fn lines(rows: &[Row]) -> Bytes {
     for row in rows {
         report(wire::push_line(&mut text, &wire::watch_row(row)));
     }
+    exact(text)
+}
+
+/// A text that takes as much memory as the limit of replies counts: its bytes.
+fn exact(mut text: Vec<u8>) -> Bytes {
+    text.shrink_to_fit();
     text.into()
 }
 
