@@ -67,6 +67,9 @@ doctests() { cargo test --doc --locked -p deltaq-client -p deltaq-types; }
 
 step "format" cargo fmt --all --check
 step "versions" ./scripts/version.py
+# The comparison has a lock file of its own, in which the dependencies of deltaq are listed again.
+lock_of_comparison() { cargo metadata --locked --format-version 1 --manifest-path benches/peers/Cargo.toml > /dev/null; }
+step "lock file of the comparison" lock_of_comparison
 step "dependency rules" cargo deny --locked check --hide-inclusion-graph bans licenses sources
 step "SBOM" sbom
 step "build" build
