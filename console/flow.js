@@ -41,7 +41,7 @@ const MEANINGS = {
   ready: "wait for a worker",
   delayed: "wait for a delay or a backoff",
   leased: "are being worked on",
-  parked: "wait for a person",
+  parked: "are set aside after failures",
   known: "objects are acknowledged",
 };
 

@@ -32,10 +32,10 @@ function sentence({ explanation, due_at, lease }) {
 
 function adviceOf({ explain, status, settings: { mode } }) {
   switch (explain.reason) {
-    case "parked": return mode === "events" ? "Mend the cause, then redrive the key; or discard the change that fails." : "Mend the cause, then redrive the key. A new change of the key also makes it ready.";
+    case "parked": return mode === "events" ? "Fix the cause, then redrive the key; or discard the change that fails." : "Fix the cause, then redrive the key. A new change of the key also makes it ready.";
     case "backing_off": case "delayed": case "debouncing": return "It becomes ready by itself. “Deliver now” makes it ready at once.";
     case "leased": return "If the worker is gone, the key returns when its lease ends, or at once if you release it.";
-    case "paused": return "Workers get it when somebody resumes the queue.";
+    case "paused": return "Workers get it when the queue is resumed.";
     case "held": return "Workers get it after the hold.";
     case "queue_limit": return "Workers get it when they settle another.";
     case "rate_limited": return "The rate of the queue delivers it.";

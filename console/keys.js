@@ -35,7 +35,7 @@ const link = (queue, key) => h("th", { scope: "row" }, h("a", { class: "row", hr
 function waitsFor(item) {
   if (item.state === "leased") return [item.lease.worker ? foreign(item.lease.worker) : "a worker", ", until ", time(item.lease.expires_at)];
   if (item.state === "delayed") return ["until ", time(item.due_at)];
-  return item.state === "parked" ? "a person" : "a worker";
+  return item.state === "parked" ? "a redrive or a new change" : "a worker";
 }
 
 function itemRow(queue, item) {
@@ -86,13 +86,14 @@ export async function keysView({ queue, body, query, signal, setQuery }) {
   const value = h("input", { type: "search", placeholder: "Value", "aria-label": "Value of the index", value: present.value ?? "", oninput: () => change({ value: value.value || null }) });
   const byIndex = h("span", { class: "group", hidden: true }, index, value);
   const goTo = h("button", { type: "submit", disabled: find.value === "" }, "Open this key");
+  const again = h("button", { type: "button", class: "quiet", onclick: () => read() }, "Read again");
   const form = h("form", { class: "bar", role: "search", onsubmit: (event) => {
     event.preventDefault();
     // Enter in another field opens nothing.
     if (find.value !== "" && ![source, value].includes(document.activeElement)) location.hash = toKey(queue, find.value);
   } }, find, states, source, byIndex, goTo);
   const errorNote = h("p", { class: "note", hidden: true });
-  show(body, form, errorNote, strip, found, list, h("p", null, more));
+  show(body, form, errorNote, strip, h("div", { class: "snapshot" }, found, again), list, h("p", null, more));
 
   get(queuePath(queue, "indexes"), { signal }).then(({ items }) => {
     byIndex.hidden = items.length === 0;

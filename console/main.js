@@ -66,6 +66,8 @@ function open() {
     return;
   }
   crumbs(next);
+  // The list of keys is read once, and says when.
+  document.getElementById("live").hidden = next.view === "keys";
   const frame = frameOf(next);
   scrollTo(0, 0);
   if (!isFirst) frame.title.focus({ preventScroll: true });

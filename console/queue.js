@@ -23,7 +23,7 @@ function switchesOf(queue) {
   return {
     settings: { text: "Settings…", verb: "admin", done: "The settings are changed", ...settingsEditor(queue) },
     pause: { text: "Pause", verb: "admin", act: act("pause"), done: "Delivery is paused" },
-    resume: { text: "Resume", verb: "admin", act: act("resume"), done: "Delivery goes on", isMain: true },
+    resume: { text: "Resume", verb: "admin", act: act("resume"), done: "Delivery is resumed", isMain: true },
     resync: { text: "Resync", verb: "produce", act: act("resync"), done: "The known objects are queued", ask: (status) => ({ title: `Deliver all known objects of ${queue} again?`, text: [h("p", null, `A Sync is queued for each of the ${counted(status.known, "known object")} without waiting changes.`)], action: "Resync" }) },
     close: { text: "Close", verb: "admin", act: act("close"), done: "The queue is closed", ask: () => ({ title: `Close the queue ${queue}?`, text: [h("p", null, "Pops drain the queue and then end, so its workers stop. Reopen undoes it.")], action: "Close" }) },
     reopen: { text: "Reopen", verb: "admin", act: act("reopen"), done: "The queue is open" },
@@ -43,13 +43,13 @@ function switchesOf(queue) {
 
 function sentence(status) {
   if (status.drained) return "Drained: the queue is closed, and no key waits.";
-  if (status.paused) return "Paused: workers get nothing until somebody resumes the queue.";
+  if (status.paused) return "Paused: workers get nothing until the queue is resumed.";
   if (status.held_until) return "Held: a worker asked to wait.";
   if (isHeld(status)) return `It follows another queue and can't go on: ${status.follow.detail ?? "it has reached a limit"}.`;
   if (status.ready > 0 && status.leased === 0 && status.waiters === 0) return "No worker takes the keys that are ready.";
-  if (status.parked > 0) return `${counted(status.parked, "key")} ${status.parked === 1 ? "is parked and waits" : "are parked and wait"} for a person.`;
+  if (status.parked > 0) return `${counted(status.parked, "key")} ${status.parked === 1 ? "is" : "are"} parked. Redrive or discard ${status.parked === 1 ? "it" : "them"}.`;
   if (status.ready + status.delayed + status.leased === 0) return status.known > 0 ? "Everything is acknowledged." : "The queue is empty.";
-  return `Workers are at it; the oldest change is ${span(status.oldest_unacknowledged_age_ms)} old.`;
+  return `Workers are busy. The oldest change that is not acknowledged is ${span(status.oldest_unacknowledged_age_ms)} old.`;
 }
 
 function lastReplace(last) {
@@ -148,6 +148,8 @@ export function queueView({ queue, head: frameHead, body, signal, reload }) {
   const rates = [];
   let previous = null;
   let shown = null;
+  let begin = null;
+  const isShown = new Promise((resolve) => { begin = resolve; });
   let shownSettings = null;
   function render(now, who) {
     const { life, status, settings } = now;
@@ -159,6 +161,7 @@ export function queueView({ queue, head: frameHead, body, signal, reload }) {
     if (!shown) {
       shown = { drawing: flow(queue, settings.mode), control: buttons({ queue, who, refresh: () => refresh(), problem, signal }) };
       show(body, strip, line, h("div", { class: "lifecycle" }, shown.drawing.elements), shown.control.bar, shown.control.note, problem, numbers, details, h("h2", null, "Settings"), place);
+      begin();
     }
     show(strip);
     setText(line, sentence(status));
@@ -191,7 +194,7 @@ export function queueView({ queue, head: frameHead, body, signal, reload }) {
   });
 
   poll(async () => {
-    if (!shown) return;
+    await isShown;
     const options = { signal, query: { limit: ROWS_SHOWN } };
     // A sequence number may have more digits than a number of JavaScript.
     const [sources, workers, status] = await Promise.all([get(queuePath(queue, "sources"), { ...options, raw: new Set(["sequence"]) }), get(queuePath(queue, "workers"), options), get(queuePath(queue, "status"), { signal })]);

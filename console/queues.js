@@ -172,6 +172,7 @@ export async function queuesView({ body, query, signal, setQuery, reload }) {
     },
   });
   const wrapped = h("div", { class: "scroll" }, rows.element);
+  const none = h("div", { hidden: true });
 
   function change(values, isStep) {
     present = { ...present, ...values };
@@ -187,6 +188,9 @@ export async function queuesView({ body, query, signal, setQuery, reload }) {
     const wanted = all.filter((queue) => queue.name.includes(text) && (present.only !== "trouble" || isTrouble(queue)));
     wanted.sort((a, b) => order(a, b) * (present.order === "desc" ? -1 : 1) || ORDERS.name(a, b));
     rows.update(wanted.slice(0, shownRows));
+    wrapped.hidden = wanted.length === 0;
+    none.hidden = wanted.length > 0;
+    if (!none.hidden) show(none, present.find ? state("empty", "No queue matches", ["No name contains ", foreign(present.find), present.only === "trouble" ? ", among the queues that need attention." : "."]) : state("empty", "No queue needs attention", `${TROUBLE}: there are none.`));
     rows.mark(present.sort in ORDERS ? present.sort : "name", present.order === "desc");
     more.hidden = wanted.length <= shownRows;
     setText(found, wanted.length === all.length ? counted(all.length, "queue") : `${count(wanted.length)} of ${counted(all.length, "queue")}`);
@@ -205,7 +209,7 @@ export async function queuesView({ body, query, signal, setQuery, reload }) {
       show(body, strip, state("empty", "There is no queue yet", "The first object creates its queue. Queues that your token may not read are not listed.", h("code", { class: "block" }, `deltaq add prices '{"key":"sku-1","price":10}'`)));
       return;
     }
-    if (!isShown) show(body, strip, sum, h("div", { class: "bar" }, find, h("label", { class: "check", title: TROUBLE }, only, "Needs attention"), found), wrapped, h("p", null, more));
+    if (!isShown) show(body, strip, sum, h("div", { class: "bar" }, find, h("label", { class: "check", title: TROUBLE }, only, "Needs attention"), found), wrapped, none, h("p", null, more));
     isShown = true;
     render();
   }, {

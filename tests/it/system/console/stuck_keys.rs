@@ -83,7 +83,7 @@ fn a_new_user_frees_stuck_keys_with_few_clicks() {
     first_page(&browser, &server);
     browser.until_text("paused");
     browser.click("prices");
-    browser.until_text("Paused: workers get nothing until somebody resumes the queue.");
+    browser.until_text("Paused: workers get nothing until the queue is resumed.");
     browser.click("Resume");
     browser.until_no_text("Paused: workers get nothing");
     explained("next");
