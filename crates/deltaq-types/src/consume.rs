@@ -226,7 +226,7 @@ macro_rules! settle_options {
 
 settle_options! {
     /// Only with nack and done. With nack: how long the keys wait, instead of their backoff. With done: the time after which the
-    /// keys are added again. A [duration](crate::duration).
+    /// keys are added again.
     delay: Box<str> as terms::Delay, "strict::duration_text" goes with Nack Done;
     /// Only with nack: true if a new change must not shorten the wait, which is `delay` or, without it, the backoff. False is the
     /// same as absent.
@@ -235,7 +235,7 @@ settle_options! {
     error: Box<str> as terms::Failure, "strict::optional_text" goes with Nack Reject;
     /// Only with ack and release: nothing of the queue is delivered for a time, because the target of the work asks for it.
     hold: Hold as Hold, "strict::object" goes with Ack Release;
-    /// Only with extend: the time from now to the new deadlines, a [duration](crate::duration); by default the queue's setting.
+    /// Only with extend: the time from now to the new deadlines; by default the queue's setting.
     lease_duration: Box<str> as terms::LeaseLength, "strict::duration_text" goes with Extend;
 }
 
@@ -247,7 +247,7 @@ pub struct Hold {
     /// What is not delivered.
     #[serde(deserialize_with = "strict::word")]
     pub scope: HoldScope,
-    /// How long it is not delivered, a [duration](crate::duration). More than 1h counts as 1h, and 0s is no hold.
+    /// How long it is not delivered. More than 1h counts as 1h, and 0s is no hold.
     #[serde(rename = "for", deserialize_with = "strict::text")]
     #[schema(value_type = terms::HoldLength)]
     pub length: Box<str>,

@@ -121,7 +121,7 @@ pub struct DeltaCall<'a> {
     #[serde(default, deserialize_with = "strict::optional_text", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<terms::Label>)]
     pub source: Option<String>,
-    /// Time until the delta may be delivered; a [duration](crate::duration).
+    /// Time until the delta may be delivered.
     #[serde(default, deserialize_with = "strict::duration_text", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<terms::Delay>)]
     pub delay: Option<String>,

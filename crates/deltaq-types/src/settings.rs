@@ -167,7 +167,7 @@ pub enum KeyPart {
     Detailed(#[serde(deserialize_with = "range::table")] DetailedKeyPart),
 }
 
-/// The long form of a [`KeyPart`].
+/// The long form of a part of the key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DetailedKeyPart {

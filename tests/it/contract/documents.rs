@@ -125,6 +125,15 @@ fn is_word(text: &str, separator: u8) -> bool {
     text.bytes().next().is_some_and(|first| first.is_ascii_lowercase()) && text.bytes().all(is_allowed)
 }
 
+/// Readers of the document have no documents of Rust.
+#[test]
+fn no_text_has_a_link_into_the_code() {
+    let text = document().to_string();
+    for link in ["](crate", "](super", "](Self", "[`"] {
+        assert!(!text.contains(link), "docs/openapi.json has {link:?}");
+    }
+}
+
 #[test]
 fn values_of_replies_are_in_snake_case_except_those_of_client_go_and_codes() {
     let document = document();
