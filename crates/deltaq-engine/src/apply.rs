@@ -204,9 +204,7 @@ impl State {
                 self.apply_configured(config, follow_set_by.clone(), at);
             }
             EventKind::Leased(_) => self.note_delivery(at),
-            EventKind::Paused => self.paused = true,
-            EventKind::Resumed => (self.paused, self.held_until) = (false, Time::default()),
-            EventKind::Held { until } => self.held_until = *until,
+            EventKind::Paused | EventKind::Resumed | EventKind::Held { .. } => self.apply_switch(kind),
             EventKind::Closed { at_once } => (self.closed, self.closes_at_once) = (true, *at_once),
             EventKind::Reopened => (self.closed, self.closes_at_once) = (false, false),
             EventKind::ResyncDue => {
@@ -233,6 +231,16 @@ impl State {
         Ok(())
     }
 
+    /// Applies what stops delivery, or ends that.
+    fn apply_switch(&mut self, kind: &EventKind) {
+        match kind {
+            EventKind::Paused => self.paused = true,
+            EventKind::Held { until } => self.held_until = *until,
+            _ => (self.paused, self.held_until) = (false, Time::default()),
+        }
+        self.stops = self.may_stop();
+    }
+
     fn apply_configured(&mut self, config: &Arc<Config>, follow_set_by: Option<Arc<str>>, at: Time) {
         if self.config.resync_period != config.resync_period {
             self.next_resync = config.resync_period.map(|period| at.plus(period));
@@ -249,6 +257,7 @@ impl State {
             self.unfollow();
         }
         self.config = config.clone();
+        self.stops = self.may_stop();
         self.follow_set_by = follow_set_by;
         self.auto_created = false;
     }

@@ -66,7 +66,7 @@ impl State {
         // positions.
         let oldest = |slot| self.entry(slot).schedule_state.oldest_change();
         let older = self.schedule.oldest_older_change().and_then(oldest);
-        let ready = self.schedule.first_by_rv().and_then(|(_, slot)| oldest(slot));
+        let ready = self.schedule.order().first_by_rv().and_then(|(_, slot)| oldest(slot));
         older.into_iter().chain(ready).min()
     }
 }

@@ -72,6 +72,9 @@ impl Queue {
         if self.state().config.rate.is_none() && self.state().debt != RateDebt::default() {
             return Err(String::from("the queue has no rate, but a debt"));
         }
+        if self.state().may_stop() && !self.state().stops {
+            return Err(String::from("a pause, a hold or a limit is not asked for"));
+        }
         if self.state().held_until > self.state().last_at.plus(Duration::from_secs(HOLD_SECS_MAX)) {
             return Err(String::from("the queue is held for too long"));
         }

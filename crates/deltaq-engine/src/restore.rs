@@ -56,6 +56,7 @@ impl Restore {
         state.sources.restore(from.sources);
         state.versions = RememberedVersions::restore(from.versions);
         state.settled = from.settled;
+        state.stops = state.may_stop();
         Self { checkpoints: Checkpoints::restored(state.rv), state, seen: SlotSet::default() }
     }
 

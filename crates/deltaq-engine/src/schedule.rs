@@ -4,7 +4,7 @@
 //! parked keys. It has no access to deltas or objects: the caller passes in whether deltas wait for a key.
 //!
 //! Invariants, for the [`ScheduleState`]s of all keys:
-//! - a key is in `ready` iff its place is `Ready` and it has no head start, in `ranked` iff it is ready and has one, in `leases` and `tokens` iff `Leased`, in `parked` iff `Parked`;
+//! - a key is in `order` iff its place is `Ready`, in `leases` and `tokens` iff `Leased`, in `parked` iff `Parked`;
 //! - a key is in `windows` iff it is idle and has a debounce window; a parked key has neither a window nor a delay;
 //! - every other key is in `delayed` iff it has a delay or a backoff;
 //! - a key is in `failure_expiries` iff its `failure_expiry` is set; such a key is idle and does not wait;
@@ -27,7 +27,7 @@ mod rebuild;
 mod state;
 mod window;
 
-use order::Ranked;
+pub(crate) use order::Order;
 pub use order::{HeadStart, Turn};
 pub(super) use rebuild::Rebuild;
 pub use state::{Backoff, Delay, Lease, NotBefore, Place, ReadyPosition, ScheduleState};
@@ -37,9 +37,7 @@ pub use window::{OpenWindow, Window};
 /// The indexes over the [`ScheduleState`]s of all keys.
 #[derive(Debug, Default)]
 pub struct Schedule {
-    ready: Line<Rv, Slot>,
-    /// Invariant: `None` if no ready key has a head start.
-    ranked: Option<Box<Ranked>>,
+    order: Order,
     delayed: Line<(Time, Rv, Slot), ()>,
     windows: Line<(Time, Rv, Slot), ()>,
     leases: Line<(Time, Token, Slot), ()>,
@@ -48,7 +46,7 @@ pub struct Schedule {
     leased_since_us: u128,
     parked: BTreeMap<Key, Slot>,
     failure_expiries: Line<(Time, Rv, Slot), ()>,
-    /// The oldest unacknowledged change of each key for which that change is not also its position in `ready`.
+    /// The oldest unacknowledged change of each key for which that change is not also its position in `order`.
     older_changes: Line<(Rv, Slot), ()>,
     /// Number of idle keys that wait: the keys in the state "delayed".
     idle_delayed: usize,
@@ -170,7 +168,7 @@ impl Schedule {
     /// Number of ready keys.
     #[must_use]
     pub fn ready_len(&self) -> usize {
-        self.ready.len() + self.ranked_len()
+        self.order.len()
     }
 
     /// Number of idle keys that wait for a delay, a backoff or a window.
@@ -205,8 +203,8 @@ impl Schedule {
     /// The size of each index, for the invariants.
     pub(super) fn index_sizes(&self) -> IndexSizes {
         IndexSizes {
-            ready: self.ready.len(),
-            ranked: self.ranked_len(),
+            ready: self.order.plain_len(),
+            ranked: self.order.ranked_len(),
             delayed: self.delayed.len(),
             windows: self.windows.len(),
             leases: self.leases.len(),
@@ -223,7 +221,7 @@ impl Schedule {
     pub(super) fn holds(&self, slot: Slot, key: &Key, state: &ScheduleState) -> bool {
         let in_place = match &state.place {
             Place::Idle => true,
-            Place::Ready(position) => self.has_in_order(slot, state, position.rv),
+            Place::Ready(position) => self.order.has(slot, position.rv, state.turn()),
             Place::Leased(lease) => {
                 self.leases.get((lease.deadline, lease.token, slot)).is_some()
                     && self.leased_at(lease.token) == Some(slot)
@@ -392,7 +390,7 @@ impl Schedule {
         let lease = self.end_lease(slot, state);
         self.end_window(slot, state);
         state.attempt = state.attempt.saturating_sub(1);
-        self.ready.insert(lease.former.rv, slot);
+        self.enter_order(slot, lease.former.rv, None);
         self.set_place(slot, state, Place::Ready(lease.former));
         if let Some(dropped) = lease.dropped_delay
             && state.delay().is_none_or(|delay| dropped.due < delay.due)
@@ -490,14 +488,14 @@ impl Schedule {
     fn enqueue(&mut self, slot: Slot, state: &mut ScheduleState, event: EventId, added: Option<Time>) {
         self.set_failure_expiry(slot, state, None);
         self.stop_waiting(slot, state, Backoff::first_end);
-        self.ready.insert(event.rv, slot);
+        self.enter_order(slot, event.rv, None);
         let position = ReadyPosition { rv: event.rv, since: event.at, added: added.unwrap_or(event.at) };
         self.set_place(slot, state, Place::Ready(position));
     }
 
     fn leave_ready(&mut self, slot: Slot, state: &mut ScheduleState) {
         if let Place::Ready(position) = state.place {
-            self.leave_order(state, position.rv);
+            self.leave_order(slot, state, position.rv);
             self.set_place(slot, state, Place::Idle);
         }
     }

@@ -13,7 +13,7 @@ use super::pops::Pops;
 use super::rate::{Rate, RateDebt};
 use super::rate_limit::BucketLevel;
 use super::remembered::RememberedVersions;
-use super::schedule::{HeadStart, Place, Schedule, Turn};
+use super::schedule::{HeadStart, Order, Place, Schedule, Turn};
 use super::settled::SettledLeases;
 use super::snapshot::{LastReplace, QueueState, SourceHistory, SourceRecord};
 use super::sources::Sources;
@@ -73,6 +73,10 @@ pub(super) struct State {
     pub(super) known: usize,
     /// Number of keys with a pending delta of the initial list.
     pub(super) initial_pending: usize,
+    /// Whether something may stop delivery: a pause, a hold, or a limit. One flag, so that a queue without them asks for none of them.
+    ///
+    /// Invariant: false only if [`may_stop`](Self::may_stop) is.
+    pub(super) stops: bool,
     /// The sum of the [bytes](Entry::held_bytes) of all entries.
     pub(super) held_bytes: usize,
 }
@@ -81,6 +85,7 @@ impl State {
     /// The state before the first event, which will be `last_rv + 1`.
     pub(super) fn new(config: Arc<Config>, last_rv: Rv, now: Time) -> Self {
         let next_resync = config.resync_period.map(|period| now.plus(period));
+        let stops = config.max_leased.is_some() || config.rate.is_some();
         Self {
             rv: last_rv,
             lives: Lives::begin(LifeId::default(), last_rv),
@@ -107,6 +112,7 @@ impl State {
             versions: RememberedVersions::default(),
             known: 0,
             initial_pending: 0,
+            stops,
             held_bytes: 0,
         }
     }
@@ -147,12 +153,24 @@ impl State {
     }
 
     /// The ready key that a pop gets at `now`.
+    #[inline]
     pub(super) fn next_delivered(&self, now: Time) -> Option<Slot> {
-        let is_limited = self.paused
+        if self.stops && self.is_stopped(now) { None } else { self.first_ready() }
+    }
+
+    /// Whether a pause, the hold or a limit stops delivery at `now`.
+    #[cold]
+    fn is_stopped(&self, now: Time) -> bool {
+        self.paused
             || self.held_until > now
             || self.is_full()
-            || self.next_by_rate(0, now).is_some_and(|at| at > now);
-        if is_limited { None } else { self.first_ready() }
+            || self.next_by_rate(0, now).is_some_and(|at| at > now)
+    }
+
+    /// Whether the queue has something that may stop delivery.
+    pub(super) fn may_stop(&self) -> bool {
+        let is_held = self.held_until != Time::default();
+        self.paused || is_held || self.config.max_leased.is_some() || self.config.rate.is_some()
     }
 
     /// When the hold ends, if it has not ended at `now`.
@@ -171,7 +189,13 @@ impl State {
     }
 
     /// When the hold has ended and the rate lets the next key through, if a key waits for nothing else and the time is after `now`.
+    #[inline]
     pub(super) fn next_delivery(&self, now: Time) -> Option<Time> {
+        if self.stops { self.next_stopped(now) } else { None }
+    }
+
+    #[cold]
+    fn next_stopped(&self, now: Time) -> Option<Time> {
         let at = self.next_by_rate(0, now).into_iter().fold(self.held_until, Time::max);
         if at <= now {
             return None;
@@ -180,8 +204,11 @@ impl State {
     }
 
     /// Records a delivery.
+    #[inline]
     pub(super) fn note_delivery(&mut self, at: Time) {
-        if let Some(rate) = self.config.rate {
+        if self.stops
+            && let Some(rate) = self.config.rate
+        {
             self.debt = rate.deliver(self.debt, at);
         }
     }
@@ -198,11 +225,17 @@ impl State {
     /// delays, which are frozen.
     ///
     /// Invariant: a drained queue has no debounce windows.
+    #[inline]
     pub(super) fn is_drained(&self) -> bool {
+        self.closed && self.has_nothing_left()
+    }
+
+    #[cold]
+    fn has_nothing_left(&self) -> bool {
         let is_frozen = self.config.rules().stops_when_closed;
         let delayed = if is_frozen { 0 } else { self.schedule.delayed_len() };
         let delayed = delayed + usize::from(self.schedule.has_windows());
-        self.closed && self.schedule.ready_len() + delayed + self.schedule.leased_len() == 0
+        self.schedule.ready_len() + delayed + self.schedule.leased_len() == 0
     }
 
     /// Whether pops are refused: the queue is closed, no key is ready, and no key can become ready unless the queue
@@ -281,19 +314,33 @@ impl State {
     }
 
     /// The ready key that is delivered next.
-    pub(super) fn first_ready(&self) -> Option<Slot> {
-        let plain = self.schedule.first_plain();
-        let Some((turn, ranked)) = self.schedule.first_ranked() else { return plain.map(|(_, slot)| slot) };
+    fn first_ready(&self) -> Option<Slot> {
+        self.first_of(self.schedule.order())
+    }
+
+    /// The first key of an order.
+    fn first_of(&self, order: &Order) -> Option<Slot> {
+        let plain = order.first_plain();
+        let Some((turn, ranked)) = order.first_ranked() else { return plain.map(|(_, slot)| slot) };
         let passes = plain.is_none_or(|(rv, slot)| turn < self.plain_turn(rv, slot));
         Some(plain.filter(|_| !passes).map_or(ranked, |(_, slot)| slot))
     }
 
-    /// Ready keys after this turn, in the order of delivery.
+    /// Ready keys after this turn, in the order of their turns.
     pub(super) fn ready_after(&self, after: Turn) -> impl Iterator<Item = (Turn, Slot)> {
+        self.keys_after(self.schedule.order(), after)
+    }
+
+    /// The keys of an order after this turn.
+    pub(super) fn keys_after<'o>(
+        &'o self,
+        order: &'o Order,
+        after: Turn,
+    ) -> impl Iterator<Item = (Turn, Slot)> + 'o {
         let turn = |slot| self.plain_turn(self.entry(slot).ready_position().rv, slot);
-        let plain = self.schedule.plain_from(move |slot| turn(slot) <= after);
+        let plain = order.plain_from(move |slot| turn(slot) <= after);
         let mut plain = plain.map(|(rv, slot)| (self.plain_turn(rv, slot), slot)).peekable();
-        let mut ranked = self.schedule.ranked_after(after).peekable();
+        let mut ranked = order.ranked_after(after).peekable();
         std::iter::from_fn(move || match (plain.peek(), ranked.peek()) {
             (Some(next), Some(passing)) if passing.0 < next.0 => ranked.next(),
             (Some(_), _) => plain.next(),
@@ -308,7 +355,7 @@ impl State {
 
     /// When the ready key with the smallest number became ready.
     pub(super) fn oldest_ready(&self) -> Option<Time> {
-        let (_, slot) = self.schedule.first_by_rv()?;
+        let (_, slot) = self.schedule.order().first_by_rv()?;
         match self.entry(slot).schedule_state.place {
             Place::Ready(position) => Some(position.since),
             _ => None,

@@ -94,14 +94,14 @@ impl Turn {
 }
 
 /// Ready keys with a head start.
-#[derive(Debug, Default)]
-pub(super) struct Ranked {
+#[derive(Clone, Debug, Default)]
+struct Ranked {
     by_turn: Line<Turn, Slot>,
     by_rv: Line<Rv, Slot>,
 }
 
 impl Ranked {
-    pub(super) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.by_turn.len()
     }
 
@@ -116,7 +116,7 @@ impl Ranked {
     }
 
     /// Collects keys in any order; `None` if there are none.
-    pub(super) fn collect(keys: Vec<(Turn, Slot)>) -> Option<Box<Self>> {
+    fn collect(keys: Vec<(Turn, Slot)>) -> Option<Box<Self>> {
         let by_rv = keys.iter().map(|(turn, slot)| (turn.rv, *slot)).collect();
         (!keys.is_empty()).then(|| Box::new(Self { by_rv, by_turn: keys.into_iter().collect() }))
     }
@@ -186,36 +186,114 @@ impl ScheduleState {
     }
 }
 
-impl Schedule {
-    /// Number of ready keys with a head start.
-    pub(crate) fn ranked_len(&self) -> usize {
+/// Ready keys, in the order of their turns.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Order {
+    /// Keys without a head start.
+    plain: Line<Rv, Slot>,
+    /// Invariant: `None` if no key has a head start.
+    ranked: Option<Box<Ranked>>,
+}
+
+impl Order {
+    /// Collects keys in any order.
+    pub(super) fn collect(plain: Vec<(Rv, Slot)>, ranked: Vec<(Turn, Slot)>) -> Self {
+        Self { plain: plain.into_iter().collect(), ranked: Ranked::collect(ranked) }
+    }
+
+    /// Number of keys.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.plain.len() + self.ranked_len()
+    }
+
+    /// Number of keys without a head start.
+    pub(super) fn plain_len(&self) -> usize {
+        self.plain.len()
+    }
+
+    /// Number of keys with a head start.
+    pub(super) fn ranked_len(&self) -> usize {
         self.ranked.as_deref().map_or(0, Ranked::len)
     }
 
-    /// The ready key without a head start that arrived first.
+    /// The key without a head start that arrived first.
     pub(crate) fn first_plain(&self) -> Option<(Rv, Slot)> {
-        self.ready.first()
+        self.plain.first()
     }
 
-    /// The first ready key with a head start.
+    /// The first key with a head start.
     pub(crate) fn first_ranked(&self) -> Option<(Turn, Slot)> {
         self.ranked.as_deref()?.by_turn.first()
     }
 
-    /// The ready key with the smallest number.
+    /// The key with the smallest number.
     pub(crate) fn first_by_rv(&self) -> Option<(Rv, Slot)> {
         let ranked = self.ranked.as_deref().and_then(|ranked| ranked.by_rv.first());
-        self.ready.first().into_iter().chain(ranked).min_by_key(|(rv, _)| *rv)
+        self.plain.first().into_iter().chain(ranked).min_by_key(|(rv, _)| *rv)
     }
 
-    /// Ready keys without a head start, beginning with the first one for which `is_before` does not hold.
+    /// Keys without a head start, beginning with the first one for which `is_before` does not hold.
     pub(crate) fn plain_from(&self, is_before: impl Fn(Slot) -> bool) -> impl Iterator<Item = (Rv, Slot)> {
-        self.ready.starting_at(move |(_, slot)| !is_before(*slot))
+        self.plain.starting_at(move |(_, slot)| !is_before(*slot))
     }
 
-    /// Ready keys with a head start after this turn, in the order of their turns.
+    /// Keys with a head start after this turn, in the order of their turns.
     pub(crate) fn ranked_after(&self, after: Turn) -> impl Iterator<Item = (Turn, Slot)> {
         self.ranked.iter().flat_map(move |ranked| ranked.by_turn.from(Bound::Excluded(after)))
+    }
+
+    /// Adds a key without a head start.
+    #[inline]
+    pub(super) fn insert_plain(&mut self, rv: Rv, slot: Slot) {
+        self.plain.insert(rv, slot);
+    }
+
+    /// Adds a key at its turn; without a turn, by its number.
+    pub(super) fn insert(&mut self, rv: Rv, turn: Option<Turn>, slot: Slot) {
+        match turn {
+            Some(turn) => self.ranked.get_or_insert_default().insert(turn, slot),
+            None => self.insert_plain(rv, slot),
+        }
+    }
+
+    /// Removes a key from its turn; without a turn, by its number.
+    #[inline]
+    pub(super) fn remove(&mut self, rv: Rv, turn: Option<Turn>) {
+        match turn {
+            Some(turn) => self.remove_ranked(turn),
+            None => {
+                self.plain.remove(rv);
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn remove_ranked(&mut self, turn: Turn) {
+        if let Some(ranked) = &mut self.ranked {
+            ranked.remove(turn);
+            if ranked.len() == 0 {
+                self.ranked = None;
+            }
+        }
+    }
+
+    /// Whether a key is where its turn says.
+    pub(super) fn has(&self, slot: Slot, rv: Rv, turn: Option<Turn>) -> bool {
+        match turn {
+            Some(turn) => self.ranked.as_deref().is_some_and(|ranked| {
+                turn.rv == rv && ranked.by_turn.get(turn) == Some(slot) && ranked.by_rv.get(rv) == Some(slot)
+            }),
+            None => self.plain.get(rv) == Some(slot),
+        }
+    }
+}
+
+impl Schedule {
+    /// All ready keys, in the order of their turns.
+    #[inline]
+    pub(crate) fn order(&self) -> &Order {
+        &self.order
     }
 
     /// Moves a ready key that arrived at `arrival` to the place that its head start gives it.
@@ -226,57 +304,35 @@ impl Schedule {
         if was == is {
             return;
         }
-        self.leave_order(state, position.rv);
-        self.enter_order(slot, state, position.rv, is);
+        self.leave_order(slot, state, position.rv);
+        if is.is_some() {
+            state.set_backoff(|backoff| backoff.turn = is);
+        }
+        self.enter_order(slot, position.rv, is);
     }
 
     /// Moves a ready key to the tail: it arrives anew.
     pub(crate) fn arrive_again(&mut self, slot: Slot, state: &mut ScheduleState, rv: Rv, at: Time) {
         let Place::Ready(position) = state.place else { return };
-        self.leave_order(state, position.rv);
+        self.leave_order(slot, state, position.rv);
         if let Place::Ready(position) = &mut state.place {
             (position.rv, position.since) = (rv, at);
         }
-        self.ready.insert(rv, slot);
+        self.enter_order(slot, rv, None);
+    }
+
+    /// Puts a ready key into the order.
+    #[inline]
+    pub(super) fn enter_order(&mut self, slot: Slot, rv: Rv, turn: Option<Turn>) {
+        self.order.insert(rv, turn, slot);
     }
 
     /// Takes a ready key out of the order.
     #[inline]
-    pub(super) fn leave_order(&mut self, state: &mut ScheduleState, rv: Rv) {
-        if state.backoff.is_some()
-            && let Some(turn) = state.take_turn()
-        {
-            if let Some(ranked) = &mut self.ranked {
-                ranked.remove(turn);
-                if ranked.len() == 0 {
-                    self.ranked = None;
-                }
-            }
-        } else {
-            self.ready.remove(rv);
-        }
-    }
-
-    fn enter_order(&mut self, slot: Slot, state: &mut ScheduleState, rv: Rv, turn: Option<Turn>) {
-        match turn {
-            Some(turn) => {
-                state.set_backoff(|backoff| backoff.turn = Some(turn));
-                self.ranked.get_or_insert_default().insert(turn, slot);
-            }
-            None => {
-                self.ready.insert(rv, slot);
-            }
-        }
-    }
-
-    /// Whether the order has this ready key where its turn says.
-    pub(super) fn has_in_order(&self, slot: Slot, state: &ScheduleState, rv: Rv) -> bool {
-        match state.turn() {
-            Some(turn) => self.ranked.as_deref().is_some_and(|ranked| {
-                turn.rv == rv && ranked.by_turn.get(turn) == Some(slot) && ranked.by_rv.get(rv) == Some(slot)
-            }),
-            None => self.ready.get(rv) == Some(slot),
-        }
+    pub(super) fn leave_order(&mut self, _slot: Slot, state: &mut ScheduleState, rv: Rv) {
+        // Few keys have a head start.
+        let turn = if state.backoff.is_some() { state.take_turn() } else { None };
+        self.order.remove(rv, turn);
     }
 }
 

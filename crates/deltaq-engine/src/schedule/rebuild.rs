@@ -1,6 +1,6 @@
 //! Builds a schedule from the states of all keys, for recovery.
 
-use super::{Place, Ranked, Schedule, ScheduleState, Timer, Turn};
+use super::{Order, Place, Schedule, ScheduleState, Timer, Turn};
 use crate::id::{Rv, Slot, Token};
 use crate::key::Key;
 use crate::time::Time;
@@ -55,8 +55,7 @@ impl Rebuild {
     /// The schedule of all added keys.
     pub(crate) fn finish(self) -> Schedule {
         Schedule {
-            ready: self.ready.into_iter().collect(),
-            ranked: Ranked::collect(self.ranked),
+            order: Order::collect(self.ready, self.ranked),
             delayed: self.delayed.into_iter().map(|entry| (entry, ())).collect(),
             windows: self.windows.into_iter().map(|entry| (entry, ())).collect(),
             leases: self.leases.into_iter().map(|entry| (entry, ())).collect(),
