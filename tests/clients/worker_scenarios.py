@@ -134,14 +134,14 @@ def unavailable(s: Scenario) -> None:
 
 @scenario
 def slow_handler(s: Scenario) -> None:
-    """A handler takes three leases: its lease is extended, and nobody else gets the key."""
+    """A handler takes longer than its lease: the lease is extended, and nobody else gets the key."""
     s.target.plan = lambda work: Plan(delay=13.0)
-    workers = [s.start("worker", lease="4s") for _ in range(2)]
+    workers = [s.start("worker", lease="12s") for _ in range(2)]
     s.add({"key": "a", "n": 1})
     wait_for(lambda: s.target.written() or s.target.faults, "the slow handler writes")
     s.wait_idle()
     check(s.target.started() == 1, f"the key was delivered {s.target.started()} times")
-    check(len(s.proxy.calls("extend")) >= 6, "a lease is extended at each third of its length")
+    check(len(s.proxy.calls("extend")) >= 3, "a lease is extended at each third of its length")
     s.check_written({"a": {"key": "a", "n": 1}})
     s.check_stopped(*workers)
 
@@ -149,11 +149,11 @@ def slow_handler(s: Scenario) -> None:
 @scenario
 def slow_batch(s: Scenario) -> None:
     """The keys of a batch wait in the client for longer than their leases."""
-    s.target.plan = lambda work: Plan(delay=2.0)
+    s.target.plan = lambda work: Plan(delay=2.5)
     s.add(*objects(6, 1))
-    workers = [s.start("worker", lease="4s", batch=6)]
+    workers = [s.start("worker", lease="12s", batch=6)]
     wait_for(lambda: s.target.started() >= 1, "the first handler starts")
-    workers.append(s.start("worker", lease="4s", batch=6))
+    workers.append(s.start("worker", lease="12s", batch=6))
     s.wait_idle()
     check(s.target.started() == 6, f"6 keys were delivered {s.target.started()} times")
     s.check_written({entry["key"]: entry for entry in objects(6, 1)})
@@ -163,27 +163,30 @@ def slow_batch(s: Scenario) -> None:
 @scenario
 def lost_extends(s: Scenario) -> None:
     """Two of three extends fail, which a third of the lease leaves time for."""
-    left: list[Fault | None] = [Drop(), Refuse(503, "draining", retry_after_ms=50), None] * 10
-    s.proxy.decide = lambda request: left.pop(0) if left and request.call == "extend" else None
-    s.target.plan = lambda work: Plan(delay=12.0)
-    workers = [s.start("worker", lease="6s") for _ in range(2)]
-    s.add({"key": "a", "n": 1})
-    s.wait_idle()
-    check(s.target.started() == 1, f"the key was delivered {s.target.started()} times")
-    s.check_written({"a": {"key": "a", "n": 1}})
-    s.check_stopped(*workers)
+    keep_the_lease(s, [Drop(), Refuse(503, "draining", retry_after_ms=50)], "1m")
 
 
 @scenario
 def frozen_extend(s: Scenario) -> None:
     """An extend gets no reply, on a connection that stays open. The next one is sent early enough to keep the lease."""
-    left = [Hang()]
-    s.proxy.decide = lambda request: left.pop() if left and request.call == "extend" else None
-    s.target.plan = lambda work: Plan(delay=12.0)
-    workers = [s.start("worker", lease="6s") for _ in range(2)]
+    keep_the_lease(s, [Hang()], "36s")
+
+
+def keep_the_lease(s: Scenario, faults: list[Fault], lease: str) -> None:
+    """The first extends meet faults. The lease is so long that also a program that gets the processor late sends the next one in time."""
+    left, hold = list(faults), threading.Event()
+    s.proxy.decide = lambda request: left.pop(0) if left and request.call == "extend" else None
+    s.target.plan = lambda work: Plan(hold=hold)
+    workers = [s.start("worker", lease=lease) for _ in range(2)]
     s.add({"key": "a", "n": 1})
+    wait_for(lambda: s.target.started() == 1, "the handler starts")
+    [before] = s.items("leased")
+    wait_for(lambda: len(s.proxy.calls("extend")) > len(faults) and s.proxy.calls("extend")[-1].is_answered, "an extend is answered")
+    [after] = s.items("leased")
+    check(before["lease"]["id"] == after["lease"]["id"], "the lease was lost")
+    check(before["lease"]["expires_at"] < after["lease"]["expires_at"], "the lease was not extended")
+    hold.set()
     s.wait_idle()
-    check(not left, "no extend was sent")
     check(s.target.started() == 1, f"the key was delivered {s.target.started()} times")
     s.check_written({"a": {"key": "a", "n": 1}})
     s.check_stopped(*workers)
@@ -345,11 +348,12 @@ def sigterm(s: Scenario) -> None:
     hold = threading.Event()
     s.target.plan = lambda work: Plan(hold=hold)
     s.add(*objects(8, 1))
-    worker = s.start("worker", concurrency=2, batch=8, lease="3s")
+    worker = s.start("worker", concurrency=2, batch=8, lease="12s")
     wait_for(lambda: s.target.started() == 2, "two handlers run")
+    check(not s.proxy.calls("extend"), "a lease was extended early")
     worker.signal(signal.SIGTERM)
-    # Longer than a lease: the leases of running handlers are extended during the stop, too.
-    threading.Event().wait(4.0)
+    # The leases of running handlers are extended during the stop, too.
+    wait_for(lambda: any(call.is_answered for call in s.proxy.calls("extend")), "the leases are extended")
     check(worker.is_running(), "the worker ended before its handlers")
     hold.set()
     worker.wait(0)
