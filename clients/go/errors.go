@@ -150,21 +150,17 @@ func IsRetryable(err error) bool {
 	}
 }
 
-// isTemporary reports whether an endless loop, such as that of a worker, goes on: the error is retryable, of a token source, or a defect of the server or
-// of a proxy.
+// isTemporary reports whether an endless loop, such as that of a worker, goes on: the error is retryable, of a token source, or a defect.
 func isTemporary(err error) bool {
-	var problem *Problem
-	var reply *ReplyError
 	var token *tokenError
-	switch {
-	case IsRetryable(err), errors.As(err, &token):
-		return true
-	case errors.As(err, &problem):
-		return problem.Status >= 500
-	case errors.As(err, &reply):
-		return reply.Status < 300 || reply.Status >= 500
-	}
-	return false
+	return IsRetryable(err) || errors.As(err, &token) || isDefect(err)
+}
+
+// isDefect reports whether a reply is a defect of the server or of a proxy.
+func isDefect(err error) bool {
+	status := statusOf(err)
+	var reply *ReplyError
+	return status >= 500 || (errors.As(err, &reply) && status < 300)
 }
 
 // isOutcomeUnknown reports whether the call may have been applied.
@@ -178,9 +174,9 @@ func isOutcomeUnknown(err error) bool {
 		case CodeDraining, CodeRecovering, CodeTooManyConnections, CodeJournalBehind, CodeIndexBuilding:
 			return false
 		}
-		return problem.Status >= 500
+		return isDefect(err)
 	case errors.As(err, &reply):
-		return reply.Status < 300 || reply.Status >= 500
+		return isDefect(err)
 	case errors.As(err, &connection):
 		return connection.Sent
 	}

@@ -3,61 +3,30 @@ package deltaq_test
 import (
 	"context"
 	"encoding/json"
-	"flag"
-	"fmt"
-	"io"
-	"log/slog"
 	"net/http"
-	"os"
-	"regexp"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	deltaq "example.com/deltaq/clients/go"
 	"example.com/deltaq/clients/go/deltaqtest"
+	"example.com/deltaq/clients/go/internal/tested"
 )
-
-// patience is how long a test waits for anything. A test that passes waits for none of it.
-const patience = time.Minute
 
 var (
 	// shared is the server of the examples and of most tests; nil on a machine without the program.
 	shared *deltaqtest.Server
 	// url is its URL, such as http://localhost:7070.
 	url string
-	// queues numbers the queues of the tests, which may run several times.
-	queues atomic.Int64
 	// seen are the calls that the server has answered with success.
 	seen = &recorder{calls: map[string]bool{}}
 )
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	slog.SetDefault(slog.New(slog.NewTextHandler(io.Discard, nil)))
-	if _, err := deltaqtest.Find(); err != nil {
-		fmt.Println("without a server the examples and some tests are left out:", err)
-		if flag.Lookup("test.run").Value.String() == "" {
-			// Nothing else leaves out the examples.
-			_ = flag.Set("test.run", "^Test")
-		}
-		os.Exit(m.Run())
-	}
-	server, err := deltaqtest.Run(context.Background(), nil)
-	if err != nil {
-		fmt.Println(err)
-		os.Exit(1)
-	}
-	shared, url = server, server.URL
-	status := m.Run()
-	if err := server.Stop(); err != nil {
-		fmt.Println(err)
-		status = 1
-	}
-	os.Exit(status)
+	tested.Main(m, func(server *deltaqtest.Server) { shared, url = server, server.URL })
 }
+
+// TestTheReadmeHasTheExamples checks README.md.
+func TestTheReadmeHasTheExamples(t *testing.T) { tested.Readme(t, 5) }
 
 // recorder remembers calls by their method and the template of their path.
 type recorder struct {
@@ -88,15 +57,10 @@ func queue(t *testing.T) *deltaq.Queue {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := strings.ToLower(regexp.MustCompile(`[^A-Za-z0-9]+`).ReplaceAllString(t.Name(), "-"))
-	return client.Queue(fmt.Sprintf("%s-%d", name, queues.Add(1)))
+	return client.Queue(tested.QueueName(t))
 }
 
 // contextOf returns a context that ends with the patience of the tests.
-func contextOf(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
+func contextOf(t *testing.T) context.Context { return tested.Context(t) }
 
 func object(text string) json.RawMessage { return json.RawMessage(text) }

@@ -27,10 +27,11 @@ import (
 	"example.com/deltaq/clients/go/clientgo"
 	"example.com/deltaq/clients/go/controllerruntime"
 	"example.com/deltaq/clients/go/deltaqtest"
+	"example.com/deltaq/clients/go/internal/tested"
 )
 
-// patience is how long a test waits for anything. A test that passes waits for none of it.
-const patience = time.Minute
+// patience is how long a test waits for anything.
+const patience = tested.Patience
 
 var (
 	shared *deltaqtest.Server
@@ -60,11 +61,7 @@ func TestMain(m *testing.M) {
 
 func queue() *deltaq.Queue { return shared.Client().Queue(fmt.Sprintf("q%d", queues.Add(1))) }
 
-func contextOf(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
+func contextOf(t *testing.T) context.Context { return tested.Context(t) }
 
 // newManager returns a manager without an API server: nothing listens at the address.
 func newManager(t *testing.T) manager.Manager {
