@@ -28,6 +28,7 @@ pub use api::operations::{operation, operation_ids};
 pub use gate::Gate;
 pub use gate::body_rate::BodyRateLimit;
 pub use gate::in_flight::InFlightLimits;
+pub use gate::seats::Seats;
 pub use node::{Node, NodeError, SecretError};
 pub use reply::layers::cors;
 pub use request::seed::read_seed;

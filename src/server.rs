@@ -60,6 +60,8 @@ pub struct Server {
     pub api: SocketAddr,
     /// The address of `/metrics`. It is the API's address unless the metrics have their own listener.
     pub metrics: SocketAddr,
+    /// The address of the API over HTTP/2.
+    pub http2: Option<SocketAddr>,
     backend: Backend,
     auditing: Auditing,
     spans: Spans,
@@ -131,6 +133,7 @@ impl Server {
         let Ready { mut backend, partitions, store, place } = opened.ok_or(Error::Stopped)??;
         let closing = CancellationToken::new();
         let (api, metrics_address) = (listeners.api.address, listeners.metrics_address());
+        let http2 = listeners.http2.as_ref().map(|http2| http2.address);
         face.serving(partitions.clone(), store.clone(), &closing).start(listeners);
         let auditing = Auditing::start(&reloadable.audit, audit_writer, &clock, &shutdown);
         let refused_lines = face.refused_lines.clone();
@@ -142,10 +145,11 @@ impl Server {
             auditing.end().await;
             return Err(error);
         }
-        log_start(settings, api, metrics_address, &reloadable, (place.as_ref(), &store));
+        log_start(settings, (api, http2, metrics_address), &reloadable, (place.as_ref(), &store));
         Ok(Self {
             api,
             metrics: metrics_address,
+            http2,
             backend,
             auditing,
             spans,
@@ -210,8 +214,7 @@ fn metrics(settings: &config::Metrics) -> Result<Metrics, Error> {
 /// Logs the line of a start, with the facts that operators need first.
 fn log_start(
     settings: &Settings,
-    api: SocketAddr,
-    metrics: SocketAddr,
+    (api, http2, metrics): (SocketAddr, Option<SocketAddr>, SocketAddr),
     reloadable: &Reloadable,
     (place, store): (Option<&Place>, &StoreInfo),
 ) {
@@ -220,6 +223,7 @@ fn log_start(
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         %api,
+        http2 = http2.map(tracing::field::display),
         %metrics,
         data_dir = data_dir.map(Place::name),
         database = database.map(Place::name),

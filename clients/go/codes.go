@@ -26,6 +26,7 @@ const (
 	CodeLengthRequired       Code = "length-required"
 	CodeObjectTooLarge       Code = "object-too-large"
 	CodeBatchTooLarge        Code = "batch-too-large"
+	CodeWrongListener        Code = "wrong-listener"
 	CodePreconditionFailed   Code = "precondition-failed"
 	CodeURITooLong           Code = "uri-too-long"
 	CodeUnsupportedMediaType Code = "unsupported-media-type"

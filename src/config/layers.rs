@@ -318,6 +318,14 @@ impl Settings {
             let why = "the same as server.listen; leave it empty (\"\") to serve /metrics there";
             return fault("server.metrics_listen", why.to_owned());
         }
+        for (name, other) in
+            [("server.listen", Some(server.listen)), ("server.metrics_listen", server.metrics_listen)]
+        {
+            if server.http2_listen == other && other.is_some_and(|other| other.port() != 0) {
+                let why = format!("the same as {name}; leave it empty (\"\") to serve no HTTP/2");
+                return fault("server.http2_listen", why);
+            }
+        }
         let (cert, key) = (&server.tls_cert, &server.tls_key);
         for (name, file, needed_by, needs) in [
             ("server.tls_key", key, "server.tls_cert", cert),

@@ -20,6 +20,9 @@ pub struct Server {
     /// The address of `/metrics`; `None` (an empty text) serves it on the API's listener.
     #[serde(deserialize_with = "range::optional_address")]
     pub metrics_listen: Option<SocketAddr>,
+    /// The address of the API over HTTP/2; `None` (an empty text) serves no HTTP/2.
+    #[serde(deserialize_with = "range::optional_address")]
+    pub http2_listen: Option<SocketAddr>,
     /// The URL of the server as its clients know it, without a trailing slash. `None` derives it from each request.
     #[serde(default, deserialize_with = "range::public_url")]
     pub public_url: Option<String>,

@@ -474,6 +474,14 @@ fn conflicting_settings_are_refused() {
             r#"invalid setting `server.metrics_listen` in the environment variable DELTAQ_SERVER__METRICS_LISTEN: the same as server.listen; leave it empty ("") to serve /metrics there"#,
         ),
         (
+            with_file("[server]\nhttp2_listen = ':7070'\nlisten = ':7070'\n"),
+            r#"invalid setting `server.http2_listen` in deltaq.toml: the same as server.listen; leave it empty ("") to serve no HTTP/2"#,
+        ),
+        (
+            with_variable("DELTAQ_SERVER__HTTP2_LISTEN", "127.0.0.1:7071"),
+            r#"invalid setting `server.http2_listen` in the environment variable DELTAQ_SERVER__HTTP2_LISTEN: the same as server.metrics_listen; leave it empty ("") to serve no HTTP/2"#,
+        ),
+        (
             with_file("[queue_defaults.rate_limiter.item_exponential]\nbase = '2000s'\n"),
             "invalid setting `queue_defaults.rate_limiter.item_exponential.base` in deltaq.toml: 2000s is longer than item_exponential.max (1000s)",
         ),
@@ -492,7 +500,8 @@ fn conflicting_settings_are_refused() {
     ] {
         assert_eq!(message(result), expected);
     }
-    assert!(with_file("[server]\nlisten = '127.0.0.1:0'\nmetrics_listen = '127.0.0.1:0'\n").is_ok());
+    let free = "listen = '127.0.0.1:0'\nmetrics_listen = '127.0.0.1:0'\nhttp2_listen = '127.0.0.1:0'\n";
+    assert!(with_file(&format!("[server]\n{free}")).is_ok());
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{HeaderValue, Method, header};
+use axum::http::{HeaderValue, Method, Version, header};
 use axum::response::{IntoResponse, Response};
 use deltaq_engine::excerpt::Excerpt;
 use deltaq_types::duration;
@@ -70,6 +70,7 @@ async fn pass(
     let query = context.query(request.uri());
     let wait = query.as_ref().map_or(Duration::ZERO, |params| wait_of(context, params));
     let is_head = request.method() == Method::HEAD;
+    let is_multiplexed = is_multiplexed(&request);
     let (request, body_drain) = BodyDrain::watch(request);
     let waits = query.as_ref().is_ok_and(|params| params.text("wait").is_some());
     let is_pop = context.operation().is_some_and(|operation| operation.class == Class::Pop);
@@ -86,7 +87,7 @@ async fn pass(
     let (response, code) = telemetry::rendered(context, response);
     let response = if is_head { without_body(response) } else { response };
     let kept = match context.take_permit() {
-        Some(permit) => permit.keep(response).map(|response| (response, code)),
+        Some(permit) => permit.keep(response, is_multiplexed).map(|response| (response, code)),
         None => Ok((response, code)),
     };
     let (response, code) =
@@ -144,6 +145,9 @@ fn check_head(context: &RequestContext, request: &Request, head: &Head<'_>) -> R
 fn admit(context: &RequestContext, request: &Request) -> Result<(), Problem> {
     let state = &context.state;
     context.authorize(request.headers())?;
+    if is_multiplexed(request) && context.operation().is_some_and(|operation| operation.class == Class::Pop) {
+        return Err(no_pop());
+    }
     context.acquire_permit()?;
     let needs_queues = context.operation().is_some_and(Operation::needs_queues);
     if needs_queues {
@@ -156,6 +160,18 @@ fn admit(context: &RequestContext, request: &Request) -> Result<(), Problem> {
         }
         _ => Ok(()),
     }
+}
+
+/// Whether the connection has other requests at the same time.
+fn is_multiplexed(request: &Request) -> bool {
+    request.version() == Version::HTTP_2
+}
+
+/// The problem of a pop over HTTP/2. A reply with leases must count as delivered only when the kernel has it, and the
+/// flow control of HTTP/2 may hold its last piece back for any time.
+fn no_pop() -> Problem {
+    let detail = "there is no pop over HTTP/2 (server.http2_listen), because the server could not tell whether the client has the keys";
+    Problem::new(Code::WrongListener, detail).hint("send it over HTTP/1.1 to the address of server.listen")
 }
 
 /// Ends a request that takes too long. A Replace or seed has no such limit, because its body may be long.

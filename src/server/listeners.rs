@@ -1,4 +1,4 @@
-//! The listeners of the API and of the metrics.
+//! The listeners of the API, over HTTP/1.1 and HTTP/2, and of the metrics.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,14 +14,16 @@ use super::Error;
 use crate::config::{self, Settings};
 use crate::http::connection::threads::Threads;
 use crate::http::connection::tls::Tls;
-use crate::http::connection::{ConnectionLimits, ListenerContext, TrustedProxies, serve};
-use crate::http::{Api, AppState, cors};
+use crate::http::connection::{ConnectionLimits, ListenerContext, Protocol, TrustedProxies, serve};
+use crate::http::{Api, AppState, Seats, cors};
 
 /// The bound listeners.
 pub(super) struct Listeners {
     pub(super) api: Listening,
     /// `None` if the API serves the metrics or if they are not served.
     pub(super) metrics: Option<Listening>,
+    /// `None` if the API is not served over HTTP/2.
+    pub(super) http2: Option<Listening>,
 }
 
 pub(super) struct Listening {
@@ -30,11 +32,13 @@ pub(super) struct Listening {
 }
 
 /// Listening sockets that a service manager passes to the process, as systemd does for a socket unit. The first is
-/// for the API, and the second is for the metrics. They replace `server.listen` and `server.metrics_listen`.
+/// for the API, the second for the metrics, and the third for HTTP/2. They replace the addresses of `server.listen`,
+/// `server.metrics_listen` and `server.http2_listen`.
 #[derive(Debug, Default)]
 pub struct PassedSockets {
     api: Option<std::net::TcpListener>,
     metrics: Option<std::net::TcpListener>,
+    http2: Option<std::net::TcpListener>,
 }
 
 impl PassedSockets {
@@ -44,7 +48,8 @@ impl PassedSockets {
     /// A passed file is not a listening TCP socket.
     pub fn take() -> io::Result<Self> {
         let mut sockets = ListenFd::from_env();
-        Ok(Self { api: sockets.take_tcp_listener(0)?, metrics: sockets.take_tcp_listener(1)? })
+        let [api, metrics, http2] = [0, 1, 2].map(|number| sockets.take_tcp_listener(number));
+        Ok(Self { api: api?, metrics: metrics?, http2: http2? })
     }
 }
 
@@ -58,7 +63,11 @@ impl Listeners {
             Some(wanted) => Some(Listening::bind("server.metrics_listen", wanted, passed.metrics).await?),
             None => None,
         };
-        Ok(Self { api, metrics })
+        let http2 = match server.http2_listen {
+            Some(wanted) => Some(Listening::bind("server.http2_listen", wanted, passed.http2).await?),
+            None => None,
+        };
+        Ok(Self { api, metrics, http2 })
     }
 
     /// Refuses addresses that are not loopback, unless `is_protected`.
@@ -66,9 +75,13 @@ impl Listeners {
         if is_protected {
             return Ok(());
         }
-        let metrics = self.metrics.as_ref().map(|metrics| ("server.metrics_listen", metrics.address));
-        let all = [Some(("server.listen", self.api.address)), metrics];
-        match all.into_iter().flatten().find(|(_, address)| !address.ip().to_canonical().is_loopback()) {
+        let all = [
+            ("server.listen", Some(&self.api)),
+            ("server.metrics_listen", self.metrics.as_ref()),
+            ("server.http2_listen", self.http2.as_ref()),
+        ];
+        let mut bound = all.into_iter().filter_map(|(setting, on)| Some((setting, on?.address)));
+        match bound.find(|(_, address)| !address.ip().to_canonical().is_loopback()) {
             Some((setting, address)) => Err(Error::Exposed { setting, address }),
             None => Ok(()),
         }
@@ -77,7 +90,9 @@ impl Listeners {
     /// Second handles of the listeners, for a server that waits for its database.
     pub(super) fn again(&self) -> Result<Self, Error> {
         let metrics = self.metrics.as_ref().map(|metrics| metrics.again("server.metrics_listen"));
-        Ok(Self { api: self.api.again("server.listen")?, metrics: metrics.transpose()? })
+        let http2 = self.http2.as_ref().map(|http2| http2.again("server.http2_listen"));
+        let api = self.api.again("server.listen")?;
+        Ok(Self { api, metrics: metrics.transpose()?, http2: http2.transpose()? })
     }
 
     pub(super) fn metrics_address(&self) -> SocketAddr {
@@ -138,17 +153,24 @@ impl Serving<'_> {
         }
         let open = state.request_metrics.connections(settings.max_connections);
         let limits = limits(settings, &state, open);
-        listen("api listener", listeners.api, Api::new(state), limits, context);
+        let api = Api::new(state);
+        if let Some(http2) = listeners.http2 {
+            let limits = ConnectionLimits { protocol: Protocol::Http2, ..limits.clone() };
+            listen("http2 listener", http2, api.clone(), limits, context.clone());
+        }
+        listen("api listener", listeners.api, api, limits, context);
     }
 }
 
 fn limits(settings: &config::Server, state: &AppState, open: Gauge) -> ConnectionLimits {
     ConnectionLimits {
+        protocol: Protocol::Http1,
         header_read_timeout: settings.header_read_timeout.get(),
         idle_timeout: settings.idle_timeout.get(),
         min_reply_rate: state.limits.min_body_rate,
         max_header_bytes: settings.max_header_bytes,
         max_connections: settings.max_connections,
+        seats: Seats::new(settings.max_connections),
         request_metrics: state.request_metrics.clone(),
         open,
         proxies: TrustedProxies::new(settings.trusted_proxies.iter().copied(), settings.proxy_protocol),

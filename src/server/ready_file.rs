@@ -29,7 +29,11 @@ impl ReadyFile {
     /// # Errors
     /// [`Error::ReadyFile`].
     pub fn write(&self, server: &Server) -> Result<(), Error> {
-        let text = serde_json::json!({ "api": server.api, "metrics": server.metrics }).to_string();
+        let mut addresses = serde_json::json!({ "api": server.api, "metrics": server.metrics });
+        if let Some(http2) = server.http2 {
+            addresses["http2"] = serde_json::json!(http2);
+        }
+        let text = addresses.to_string();
         self.write_whole(&(text + "\n")).map_err(|source| self.failed(source))
     }
 

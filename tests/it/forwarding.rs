@@ -11,6 +11,7 @@ mod silence;
 use serde_json::{Value, json};
 
 use self::cluster::{Cluster, queue_of};
+use crate::harness::http2::Http2;
 
 #[tokio::test]
 async fn any_node_answers_any_call() {
@@ -35,6 +36,27 @@ async fn any_node_answers_any_call() {
     assert_eq!(cluster.b.get(&path("/known/x")).await.ok()["object"]["n"], 1);
     assert_eq!(cluster.a.metric("deltaq_forwarded_requests_total{result=\"answered\"}").await, 4);
     assert_eq!(cluster.b.metric("deltaq_forwarded_requests_total{result=\"answered\"}").await, 0);
+}
+
+#[tokio::test]
+async fn calls_over_http2_are_forwarded_too() {
+    let cluster = Cluster::start().await;
+    let queue = queue_of(&cluster.a, 1, 0);
+    let path = |call: &str| format!("/v1/queues/{queue}{call}");
+    let mut client = Http2::connect(cluster.a.http2).await;
+    let lines = [("content-type", "application/x-ndjson")];
+    let mut add = client.begin("POST", &path("/add"), &lines, false).await.expect("a stream");
+    for (object, is_last) in [("{\"key\":\"x\"}\n", false), ("{\"key\":\"y\"}\n", true)] {
+        add.body.send_data(object.into(), is_last).expect("an open stream");
+    }
+    assert_eq!(add.reply().await.expect("a reply").ok()["queued"], 2);
+    let listed = client.get(&path("/items")).await;
+    assert_eq!(listed.header("deltaq-owner"), Some(&*format!("http://{}", cluster.b.api)));
+    assert_eq!(listed.ok()["items"][1]["key"], "y");
+    client.post(&path("/pop"), &Value::Null).await.problem("wrong-listener");
+    assert_eq!(cluster.b.get(&path("")).await.ok()["status"]["leased"], 0);
+    let unknown = client.get(&path("/items/absent")).await.problem("key-not-found");
+    assert_eq!(unknown["type"], "http://localhost/problems/key-not-found");
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@
 //! would write. Tests with threads use the client of `blocking`.
 
 pub(crate) mod blocking;
+pub(crate) mod http2;
 pub(crate) mod preload;
 pub(crate) mod process;
 pub(crate) mod receiver;
@@ -47,6 +48,8 @@ pub(crate) struct Service {
     pub(crate) api: SocketAddr,
     /// The address of the metrics.
     pub(crate) metrics: SocketAddr,
+    /// The address of the API over HTTP/2.
+    pub(crate) http2: Option<SocketAddr>,
     /// Stops it.
     pub(crate) shutdown: Shutdown,
     /// The files that SIGHUP reads again.
@@ -77,10 +80,10 @@ impl Service {
         settings.storage.in_memory = true;
         edit(&mut settings);
         let server = Server::start(&settings, shutdown.clone()).await?;
-        let (api, metrics) = (server.api, server.metrics);
+        let (api, metrics, http2) = (server.api, server.metrics, server.http2);
         let reloadable = server.reloadable().clone();
         let running = spawn(async { server.run().await.expect("the server ends cleanly") });
-        Ok(Self { api, metrics, shutdown, reloadable, running })
+        Ok(Self { api, metrics, http2, shutdown, reloadable, running })
     }
 
     /// A connection.

@@ -15,6 +15,7 @@ mod following;
 mod following_events;
 mod holding;
 mod hosts;
+pub(crate) mod http2;
 mod ignoring;
 mod indexing;
 mod keeping;

@@ -18,6 +18,8 @@ use tokio::time::{Instant, Sleep, sleep};
 const TIME_MAX: Duration = Duration::from_secs(30);
 /// Maximum time that a lingering connection waits for more bytes.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
+/// The same for a connection whose client sends no more than updates of its flow control. The shutdown waits for it.
+const SHORT_SILENCE_MAX: Duration = Duration::from_secs(1);
 /// Maximum number of lingering connections of a listener. Further connections are closed at once.
 const CONNECTIONS_MAX: usize = 256;
 /// Number of bytes that are read and dropped at once.
@@ -32,6 +34,7 @@ pub(super) struct LingerRoom(Arc<Semaphore>);
 pub(super) struct Linger {
     end: Pin<Box<Sleep>>,
     silence: Pin<Box<Sleep>>,
+    silence_max: Duration,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -45,10 +48,11 @@ impl LingerRoom {
     }
 
     /// Starts to linger; `None` if too many connections are lingering.
-    pub(super) fn enter(&self) -> Option<Linger> {
+    pub(super) fn enter(&self, is_short: bool) -> Option<Linger> {
         let permit = self.0.clone().try_acquire_owned().ok()?;
-        let (end, silence) = (Box::pin(sleep(TIME_MAX)), Box::pin(sleep(SILENCE_MAX)));
-        Some(Linger { end, silence, _permit: permit })
+        let silence_max = if is_short { SHORT_SILENCE_MAX } else { SILENCE_MAX };
+        let (end, silence) = (Box::pin(sleep(TIME_MAX)), Box::pin(sleep(silence_max)));
+        Some(Linger { end, silence, silence_max, _permit: permit })
     }
 }
 
@@ -64,7 +68,7 @@ impl Linger {
             let mut piece = ReadBuf::new(&mut piece);
             match stream.as_mut().poll_read(context, &mut piece) {
                 Poll::Ready(Ok(())) if !piece.filled().is_empty() => {
-                    self.silence.as_mut().reset(Instant::now() + SILENCE_MAX);
+                    self.silence.as_mut().reset(Instant::now() + self.silence_max);
                 }
                 Poll::Ready(_) => return Poll::Ready(()),
                 Poll::Pending => return self.silence.as_mut().poll(context),
@@ -89,7 +93,7 @@ mod tests {
     #[tokio::test]
     async fn a_connection_lingers_until_its_peer_has_sent_everything() {
         let (mut near, far) = duplex(64);
-        let linger = LingerRoom::of(1).enter().expect("room");
+        let linger = LingerRoom::of(1).enter(false).expect("room");
         let send = async {
             near.write_all(&vec![b'x'; 100_000]).await.expect("everything is read");
             drop(near);
@@ -101,7 +105,7 @@ mod tests {
     async fn a_silent_peer_does_not_hold_a_connection() {
         let (near, far) = duplex(64);
         let begun = Instant::now();
-        finish(LingerRoom::of(1).enter().expect("room"), far).await;
+        finish(LingerRoom::of(1).enter(false).expect("room"), far).await;
         assert_eq!(begun.elapsed().as_secs(), SILENCE_MAX.as_secs());
         drop(near);
     }
@@ -115,17 +119,17 @@ mod tests {
                 sleep(Duration::from_secs(1)).await;
             }
         };
-        tokio::join!(send, finish(LingerRoom::of(1).enter().expect("room"), far));
+        tokio::join!(send, finish(LingerRoom::of(1).enter(false).expect("room"), far));
         assert!(begun.elapsed() >= TIME_MAX, "{:?}", begun.elapsed());
     }
 
     #[tokio::test]
     async fn few_connections_linger_at_a_time() {
         let room = LingerRoom::of(1);
-        let first = room.enter();
+        let first = room.enter(false);
         assert!(first.is_some());
-        assert!(room.enter().is_none(), "the second is closed at once");
+        assert!(room.enter(false).is_none(), "the second is closed at once");
         drop(first);
-        assert!(room.enter().is_some());
+        assert!(room.enter(false).is_some());
     }
 }

@@ -55,16 +55,16 @@ impl LogLimit {
 pub(super) struct OverloadResponder {
     responses: Arc<Semaphore>,
     max_connections: usize,
-    /// Whether clients expect TLS. A handshake would cost too much here, so the connection is then closed without a
+    /// Whether clients expect TLS or HTTP/2. A handshake would cost too much here, so the connection is then closed without a
     /// response.
-    is_tls: bool,
+    is_silent: bool,
     log_limit: LogLimit,
 }
 
 impl OverloadResponder {
-    pub(super) fn new(max_connections: usize, is_tls: bool, clock: Clock) -> Self {
+    pub(super) fn new(max_connections: usize, is_silent: bool, clock: Clock) -> Self {
         let responses = Arc::new(Semaphore::new(RESPONSES_MAX));
-        Self { responses, max_connections, is_tls, log_limit: LogLimit::new(clock) }
+        Self { responses, max_connections, is_silent, log_limit: LogLimit::new(clock) }
     }
 
     /// Writes the overload response in the returned future; `None` if the connection is closed at once.
@@ -73,7 +73,7 @@ impl OverloadResponder {
         if let Some(connections) = self.log_limit.count() {
             tracing::warn!(connections, limit, "connections were refused: server.max_connections are open");
         }
-        let permit = self.responses.clone().try_acquire_owned().ok().filter(|_| !self.is_tls)?;
+        let permit = self.responses.clone().try_acquire_owned().ok().filter(|_| !self.is_silent)?;
         Some(async move {
             let detail = format!("{limit} connections are open (server.max_connections)");
             let problem = Problem::new(Code::TooManyConnections, detail).with("limit", limit);

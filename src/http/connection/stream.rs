@@ -37,6 +37,9 @@ pub(super) struct ConnectionStream<S> {
     replacement: Option<Replacement>,
     end_delayed: u8,
     closing: Closing,
+    /// Whether the connection has many requests at a time. hyper then answers nothing by itself that a client could read, and
+    /// the bytes that arrive need not be a head.
+    is_multiplexed: bool,
 }
 
 /// The progress of closing the connection.
@@ -102,9 +105,21 @@ impl<S> ConnectionStream<S> {
         outbox: Outbox,
         exchanges: Exchanges,
         room: LingerRoom,
+        is_multiplexed: bool,
     ) -> Self {
         let (closing, reading) = (Closing::Open(room), ReadingRate::new(min_rate));
-        Self { stream, timeouts, reading, outbox, exchanges, replacement: None, end_delayed: 0, closing }
+        let (replacement, end_delayed) = (None, 0);
+        Self {
+            stream,
+            timeouts,
+            reading,
+            outbox,
+            exchanges,
+            replacement,
+            end_delayed,
+            closing,
+            is_multiplexed,
+        }
     }
 }
 
@@ -117,7 +132,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for ConnectionStream<S> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         if buffer.filled().len() > before {
-            self.timeouts.received();
+            if !self.is_multiplexed {
+                self.timeouts.received();
+            }
         } else if matches!(read, Poll::Ready(Ok(()))) && self.end_delayed < END_DELAY_POLLS {
             self.end_delayed += 1;
             context.waker().wake_by_ref();
@@ -138,7 +155,8 @@ impl<S: Transport> AsyncWrite for ConnectionStream<S> {
             // No one reads the reply. The leases in the outbox are undone when the connection ends.
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        if this.replacement.is_none() && this.exchanges.are_finished() {
+        let is_idle = this.exchanges.are_finished();
+        if this.replacement.is_none() && is_idle && !this.is_multiplexed {
             this.replacement = Some(Replacement::of(buffer));
             this.exchanges.leave_unread();
         }
@@ -146,7 +164,10 @@ impl<S: Transport> AsyncWrite for ConnectionStream<S> {
             // Only bytes that the peer accepts reset the timeout.
             let written = Pin::new(&mut this.stream).poll_write(context, buffer);
             let written = ready!(this.reading.poll(written, this.timeouts.clock()))?;
-            this.timeouts.sent();
+            // A ping of an idle client does not keep its connection open.
+            if !is_idle {
+                this.timeouts.sent();
+            }
             return Poll::Ready(Ok(written));
         };
         while rest.has_remaining() {
@@ -177,11 +198,14 @@ impl<S: Transport> AsyncWrite for ConnectionStream<S> {
             match &mut this.closing {
                 Closing::Open(room) => {
                     ready!(Pin::new(&mut this.stream).poll_shutdown(context))?;
-                    let linger = this.exchanges.have_unread().then(|| room.enter()).flatten();
+                    // A client that reads the last reply before a shutdown may still send updates of its windows.
+                    let lingers =
+                        this.exchanges.have_unread() || (this.is_multiplexed && this.timeouts.are_closing());
+                    let linger = lingers.then(|| room.enter(this.is_multiplexed)).flatten();
                     this.closing = linger.map_or(Closing::Closed, Closing::Lingering);
                 }
                 Closing::Lingering(linger) => {
-                    if !this.timeouts.are_closing() {
+                    if this.is_multiplexed || !this.timeouts.are_closing() {
                         ready!(linger.poll(Pin::new(&mut this.stream), context));
                     }
                     this.closing = Closing::Closed;

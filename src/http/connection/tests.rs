@@ -56,19 +56,22 @@ fn connected(state: &AppState) -> (DuplexStream, JoinHandle<()>) {
 fn connected_until(state: &AppState, closing: CancellationToken) -> (DuplexStream, JoinHandle<()>) {
     let (near, far) = tokio::io::duplex(PIPE_BYTES);
     let hour = Duration::from_hours(1);
+    let seats = Seats::new(1);
+    let (seat, _) = seats.admit(closing.clone(), true).expect("a seat");
     let limits = ConnectionLimits {
+        protocol: Protocol::Http1,
         header_read_timeout: hour,
         idle_timeout: hour,
         min_reply_rate: state.limits.min_body_rate,
         max_header_bytes: 1 << 14,
         max_connections: 1,
+        seats,
         request_metrics: state.request_metrics.clone(),
         open: metrics::Gauge::noop(),
         proxies: TrustedProxies::default(),
         cors: None,
     };
     let timeouts = Timeouts::new(state.clock.clone(), hour, hour);
-    let (seat, _) = Seats::new(1).admit(closing.clone(), true).expect("a seat");
     let server = ConnectionServer {
         api: Api::new(state.clone()),
         limits,
@@ -76,7 +79,7 @@ fn connected_until(state: &AppState, closing: CancellationToken) -> (DuplexStrea
         linger_room: LingerRoom::of(1),
         occupant: seat.occupant(),
         closing,
-        cut: CancellationToken::new(),
+        shutdown: state.shutdown.clone(),
     };
     let address = ([127, 0, 0, 1], 1).into();
     (near, state.shutdown.spawn("connection", server.run(far, address, None)))

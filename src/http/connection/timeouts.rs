@@ -126,15 +126,19 @@ impl Timeouts {
 
     /// The time that the client has left; `None` in phase `BUSY`.
     fn left(&self) -> Option<Duration> {
-        let Shared { header_read_timeout, idle_timeout, is_closing, .. } = &*self.shared;
         let limit = match self.shared.phase.load(Ordering::Relaxed) {
-            HEAD => *header_read_timeout,
-            IDLE if is_closing.load(Ordering::Relaxed) => *header_read_timeout.min(idle_timeout),
-            IDLE => *idle_timeout,
+            HEAD => self.shared.header_read_timeout,
+            IDLE => self.reading_limit(),
             _ => return None,
         };
         let since_us = self.shared.since_us.load(Ordering::Relaxed);
         Some(limit.saturating_sub(self.shared.clock.since(since_us)))
+    }
+
+    /// How long a client may take to read something.
+    pub(super) fn reading_limit(&self) -> Duration {
+        let Shared { header_read_timeout, idle_timeout, .. } = &*self.shared;
+        if self.are_closing() { *header_read_timeout.min(idle_timeout) } else { *idle_timeout }
     }
 
     fn enter(&self, phase: u8) {

@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use super::Protocol;
 use super::overload::send_and_close;
 use crate::private_file::report_readable;
 
@@ -92,7 +93,10 @@ pub struct Tls {
 
 #[derive(Debug)]
 struct Loaded {
+    /// The configuration of the listeners with HTTP/1.1.
     config: Arc<ServerConfig>,
+    /// The same for HTTP/2.
+    http2: Arc<ServerConfig>,
     /// The certificate of the server, followed by its chain.
     chain: Vec<CertificateDer<'static>>,
 }
@@ -131,8 +135,13 @@ impl Tls {
     }
 
     /// The acceptor for the next connection.
-    pub(super) fn acceptor(&self) -> TlsAcceptor {
-        self.loaded.read().config.clone().into()
+    pub(super) fn acceptor(&self, protocol: Protocol) -> TlsAcceptor {
+        let loaded = self.loaded.read();
+        let config = match protocol {
+            Protocol::Http1 => &loaded.config,
+            Protocol::Http2 => &loaded.http2,
+        };
+        config.clone().into()
     }
 }
 
@@ -178,8 +187,10 @@ fn read(files: &Files) -> Result<Loaded, Error> {
         }
     };
     let mut config = builder.with_single_cert(chain.clone(), key).map_err(pair)?;
+    let mut http2 = config.clone();
+    http2.alpn_protocols = vec![b"h2".to_vec()];
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(Loaded { config: Arc::new(config), chain })
+    Ok(Loaded { config: Arc::new(config), http2: Arc::new(http2), chain })
 }
 
 /// The certificates in a file, at least one.

@@ -7,6 +7,7 @@
 //! If several kinds of calls share a limit, an eighth of it is reserved for pops and settles, so that producers and
 //! readers can't block the workers.
 
+use std::any::Any;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,6 +29,8 @@ use crate::http::problem::{Code, Problem};
 /// piece when most of the previous piece is written, so it notices when a client disconnects in the middle of a
 /// reply.
 pub(in crate::http) const PIECE_BYTES: usize = 64 << 10;
+/// Maximum size of a reply over HTTP/2 that is not counted. A connection may have a hundred such replies.
+const MULTIPLEXED_BYTES: usize = 1 << 10;
 /// Maximum number of concurrent scrapes. There are few scrapers, and each page may be large.
 const SCRAPES_MAX: usize = 8;
 /// One token may hold this many times as much as is free.
@@ -83,6 +86,12 @@ pub(in crate::http) struct Permit {
 /// Marks a response whose body holds its [`ReplyBytes`].
 #[derive(Clone, Copy, Debug)]
 pub(in crate::http) struct CountedReply;
+
+/// What a reply over HTTP/2 holds until the connection has sent it. The connection takes it out of the response.
+#[derive(Clone, Debug)]
+pub(in crate::http) struct UntilSent {
+    _held: Arc<dyn Any + Send + Sync>,
+}
 
 /// Bytes of a reply that the client has not read yet.
 #[derive(Debug)]
@@ -159,11 +168,12 @@ impl InFlightLimits {
         applicant: Applicant<'_>,
         bytes: usize,
     ) -> Result<Option<ReplyBytes>, Problem> {
-        if bytes <= PIECE_BYTES {
-            return Ok(None);
-        }
+        if bytes <= PIECE_BYTES { Ok(None) } else { self.count_reply(applicant, bytes).map(Some) }
+    }
+
+    fn count_reply(self: &Arc<Self>, applicant: Applicant<'_>, bytes: usize) -> Result<ReplyBytes, Problem> {
         self.reply_bytes.take(bytes, applicant, |held| &held.reply_bytes)?;
-        Ok(Some(ReplyBytes { limits: Arc::clone(self), caller: applicant.caller.cloned(), bytes }))
+        Ok(ReplyBytes { limits: Arc::clone(self), caller: applicant.caller.cloned(), bytes })
     }
 }
 
@@ -239,19 +249,36 @@ impl Permit {
 
     /// Keeps the permit until the connection has taken the reply, unless the reply is short or its bytes are counted.
     /// Otherwise, the replies for clients that do not read could use unlimited memory.
-    pub(in crate::http) fn keep(self, response: Response) -> Result<Response, Problem> {
+    ///
+    /// A connection over HTTP/2 buffers many replies and takes each as a whole. So it keeps the permit or the bytes itself,
+    /// until a reply is sent.
+    pub(in crate::http) fn keep(self, response: Response, is_multiplexed: bool) -> Result<Response, Problem> {
         let bytes = response.body().size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
-        let is_short = bytes.is_some_and(|bytes| bytes <= PIECE_BYTES);
+        let bytes_max = if is_multiplexed { MULTIPLEXED_BYTES } else { PIECE_BYTES };
+        let is_short = bytes.is_some_and(|bytes| bytes <= bytes_max);
         if is_short || response.extensions().get::<CountedReply>().is_some() {
             return Ok(response);
         }
         if let (Class::Read | Class::Scrape | Class::Watch | Class::Wait, Some(bytes)) = (self.class, bytes) {
             let applicant = Applicant { caller: self.caller.as_ref(), class: self.class };
-            let held = self.limits.take_reply(applicant, bytes)?;
-            return Ok(response.map(|body| Body::new(HoldingBody { body, rest: Bytes::new(), _held: held })));
+            let held = self.limits.count_reply(applicant, bytes)?;
+            return Ok(holding(response, held, is_multiplexed));
         }
-        Ok(response.map(|body| Body::new(HoldingBody { body, rest: Bytes::new(), _held: self })))
+        Ok(holding(response, self, is_multiplexed))
     }
+}
+
+/// The response with what it holds.
+fn holding<H: Unpin + Send + Sync + 'static>(
+    mut response: Response,
+    held: H,
+    is_multiplexed: bool,
+) -> Response {
+    if is_multiplexed {
+        response.extensions_mut().insert(UntilSent { _held: Arc::new(held) });
+        return response;
+    }
+    response.map(|body| Body::new(HoldingBody { body, rest: Bytes::new(), _held: held }))
 }
 
 impl Drop for Permit {

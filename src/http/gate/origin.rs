@@ -113,11 +113,17 @@ fn check_host<'r>(
     if head.host.is_repeated {
         return Err(Problem::new(Code::InvalidRequest, "the header host occurs twice"));
     }
-    // RFC 9112, 3.2.
-    if named.is_none() && is_sent && request.version() == Version::HTTP_11 {
+    let host = request.uri().authority().map(Authority::as_str).or(named);
+    let is_named = match request.version() {
+        // RFC 9112, 3.2.
+        Version::HTTP_11 => named.is_some(),
+        // RFC 9113, 8.3.1: the host is in `:authority`, unless a proxy has translated a request of HTTP/1.1.
+        Version::HTTP_2 => host.is_some(),
+        _ => true,
+    };
+    if is_sent && !is_named {
         return Err(Problem::new(Code::InvalidRequest, "the header host is missing"));
     }
-    let host = request.uri().authority().map(Authority::as_str).or(named);
     if let Some(host) = host.filter(|host| !allowed.host(host)) {
         let detail = format!(
             "the host {} is not allowed: without tokens, this server takes requests only for localhost, IP addresses and the \

@@ -1,4 +1,4 @@
-//! The connections of a listener, and which of them ends for a new one when `server.max_connections` are open.
+//! The connections of the listeners of the API, and which of them ends for a new one when `server.max_connections` are open.
 //!
 //! A connection is anonymous until a call on it was authorized. A new connection takes the seat of the oldest anonymous
 //! one, whatever that one does, so clients without a token can't keep clients with a token out. Without tokens, every
@@ -19,9 +19,9 @@ use tokio_util::sync::CancellationToken;
 /// Since when a connection is idle; `None` while a call is in progress.
 type IdleSince = Box<dyn Fn() -> Option<u64> + Send + Sync>;
 
-/// The seats of a listener. Clones share them.
+/// The seats of the listeners of the API, or of that of the metrics. Clones share them.
 #[derive(Clone, Debug)]
-pub(in crate::http) struct Seats(Arc<Shared>);
+pub struct Seats(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -68,7 +68,9 @@ impl fmt::Debug for Occupant {
 }
 
 impl Seats {
-    pub(in crate::http) fn new(max: usize) -> Self {
+    /// So many seats.
+    #[must_use]
+    pub fn new(max: usize) -> Self {
         Self(Arc::new(Shared { max, taken: Mutex::default() }))
     }
 

@@ -41,6 +41,8 @@ responses! {
     Conflict = 409;
     /// A change of settings or of an object that are not those that the caller expects.
     PreconditionFailed = 412;
+    /// A call that the listener does not have.
+    OtherListener = 421;
     /// A document that is well-formed but not allowed.
     Unprocessable = 422;
     /// A limit of the queue or of the server.

@@ -95,6 +95,8 @@ codes! {
         "The member \"limit\" is the exceeded limit in bytes: the queue's max_object_bytes, server.max_body_bytes, server.max_body_bytes_in_flight, or 100 times the length of a compressed body. Send smaller batches, or send NDJSON to /replace and /seed, which read it as a stream.";
     BatchTooLarge "batch-too-large" 413 false "The list has too many objects"
         "The member \"limit\" is the maximum number of objects in one call: queues.max_batch, or queues.max_replace_objects for replace and seed. Nothing of the request was applied. Send the objects in several calls. But the list of a replace must be complete; for a longer list, raise queues.max_replace_objects.";
+    WrongListener "wrong-listener" 421 false "This listener does not have the call"
+        "The listener of the setting server.http2_listen has no pop, because HTTP/2 does not tell the server which replies have left it, and keys of a lost reply would wait for their leases to expire. Nothing of the request was applied. Send pops over HTTP/1.1 to the listener of server.listen.";
     PreconditionFailed "precondition-failed" 412 false "The queue has other settings, or another object, than the caller expects"
         "The settings of the queue, or the newest object of the key, have none of the entity tags in If-Match, or do not exist; or they have an entity tag in If-None-Match, where * stands for any; or expected_version is not the version of the newest object of the key. Nothing was changed. Read the settings (GET /v1/queues/{queue}/settings) or the object (GET /v1/queues/{queue}/latest/{key}) again, make the change in what you have read, and send it with the new entity tag or version.";
     UriTooLong "uri-too-long" 414 false "The URI is too long"

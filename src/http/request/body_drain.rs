@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, Version, header};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -46,10 +46,15 @@ enum After {
     CloseIfUnread,
     /// The server and a proxy may disagree about where the body ends, so nothing after it can be trusted.
     Close,
+    /// The rest belongs to a stream of HTTP/2, which ends without the others.
+    EndStream,
 }
 
 impl After {
-    fn of(headers: &HeaderMap) -> Self {
+    fn of(version: Version, headers: &HeaderMap) -> Self {
+        if version == Version::HTTP_2 {
+            return Self::EndStream;
+        }
         let mut encodings = headers.get_all(header::TRANSFER_ENCODING).iter();
         let is_chunked = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"chunked");
         if encodings.next().is_some_and(|first| !is_chunked(first) || encodings.next().is_some()) {
@@ -62,13 +67,13 @@ impl After {
 impl BodyDrain {
     /// Takes the whole body of a request that does not reach a handler.
     pub(in crate::http) fn whole(request: Request) -> Self {
-        let after = After::of(request.headers());
+        let after = After::of(request.version(), request.headers());
         Self { rest: Arc::new(Mutex::new(Some(request.into_body()))), after }
     }
 
     /// Lets a handler read the body, and takes the part that the handler does not read.
     pub(in crate::http) fn watch(request: Request) -> (Request, Self) {
-        let drain = Self { rest: Rest::default(), after: After::of(request.headers()) };
+        let drain = Self { rest: Rest::default(), after: After::of(request.version(), request.headers()) };
         let rest = drain.rest.clone();
         let watched = request
             .map(|body| if body.is_end_stream() { body } else { Body::new(WatchedBody { body, rest }) });
@@ -81,7 +86,7 @@ impl BodyDrain {
         let rest = rest.filter(|body| !body.is_end_stream());
         let closes = match (self.after, rest) {
             (After::Close, _) | (After::CloseIfUnread, Some(_)) => true,
-            (After::Drain | After::CloseIfUnread, None) => false,
+            (After::Drain | After::CloseIfUnread, None) | (After::EndStream, _) => false,
             (After::Drain, Some(body)) => !is_drained(body).await,
         };
         if closes {
@@ -153,7 +158,7 @@ mod tests {
             for encoding in encodings {
                 headers.append(header::TRANSFER_ENCODING, HeaderValue::from_static(encoding));
             }
-            After::of(&headers)
+            After::of(Version::HTTP_11, &headers)
         };
         assert_eq!(after(&[]), After::Drain);
         assert_eq!(after(&["Chunked"]), After::Drain);

@@ -24,7 +24,7 @@ use crate::http::gate::in_flight::CountedReply;
 use crate::http::gate::limits::{DELAY_MAX, LEASE_MAX, LEASE_MIN, POP_MAX};
 use crate::http::node;
 use crate::http::openapi::params::{InQueue, PopQuery};
-use crate::http::openapi::responses::{Always, Conflict, Full, OfBody, OfQueue};
+use crate::http::openapi::responses::{Always, Conflict, Full, OfBody, OfQueue, OtherListener};
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::RequestCounts;
 use crate::http::reply::delivery::{DeliveryBody, Leases};
@@ -61,7 +61,7 @@ struct NamedSettle {
     request_body(content = Option<PopBody>),
     responses(
         (status = 200, description = "The delivered keys; none if the wait has passed.", body = Popped),
-        Always, OfQueue, OfBody, Full,
+        Always, OfQueue, OfBody, Full, OtherListener,
     )
 )]
 pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {

@@ -1,10 +1,12 @@
 //! TLS: certificates of the server and of clients.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use deltaq::config::AuditCalls;
 use deltaq::server::Error;
+use h2::client::Builder;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -18,7 +20,9 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::root;
+use crate::harness::http2::Http2;
 use crate::harness::{Client, Service, within};
+use crate::server::http2::with_http2;
 
 /// A certificate authority, and a directory for its certificates.
 pub(crate) struct Authority {
@@ -84,13 +88,23 @@ impl Authority {
         service: &Service,
         own: Option<&Pair>,
     ) -> std::io::Result<TlsStream<TcpStream>> {
+        self.shake_hands_at(service.api, own, &[]).await
+    }
+
+    /// A handshake that offers these protocols.
+    async fn shake_hands_at(
+        &self,
+        address: SocketAddr,
+        own: Option<&Pair>,
+        protocols: &[&str],
+    ) -> std::io::Result<TlsStream<TcpStream>> {
         let mut roots = RootCertStore::empty();
         roots.add(self.issuer.der().clone()).expect("a root");
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider);
         let builder = builder.with_safe_default_protocol_versions().expect("versions");
         let builder = builder.with_root_certificates(roots);
-        let config = match own {
+        let mut config = match own {
             None => builder.with_no_client_auth(),
             Some(pair) => {
                 let cert = CertificateDer::from_pem_file(&pair.cert).expect("a certificate");
@@ -98,7 +112,8 @@ impl Authority {
                 builder.with_client_auth_cert(vec![cert], key).expect("the certificate and the key match")
             }
         };
-        let stream = TcpStream::connect(service.api).await?;
+        config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+        let stream = TcpStream::connect(address).await?;
         let name = ServerName::try_from("localhost").expect("a name");
         TlsConnector::from(Arc::new(config)).connect(name, stream).await
     }
@@ -153,6 +168,38 @@ async fn a_reloaded_certificate_applies_to_new_connections() {
     assert!(matches!(error[..], [Error::Tls { .. }]), "{error:?}");
     let (_, third) = authority.connect(&service, None).await.expect("trusted");
     assert_eq!(second, third, "a pair that does not match changes nothing");
+}
+
+#[tokio::test]
+async fn each_listener_negotiates_its_version_of_http() {
+    let authority = Authority::new();
+    let pair = authority.issue("server");
+    let service = Service::with(|settings| {
+        with_http2(settings);
+        settings.server.tls_cert = Some(pair.cert.clone());
+        settings.server.tls_key = Some(pair.key.clone());
+    })
+    .await;
+    let http2 = service.http2.expect("a listener for HTTP/2");
+    let (both, old) = (["h2", "http/1.1"], ["http/1.1"]);
+    for (address, version) in [(service.api, "http/1.1"), (http2, "h2")] {
+        let stream = authority.shake_hands_at(address, None, &both).await.expect("trusted");
+        assert_eq!(stream.get_ref().1.alpn_protocol(), Some(version.as_bytes()));
+    }
+    assert!(authority.shake_hands_at(http2, None, &old).await.is_err(), "no version in common");
+    authority.issue("server");
+    let before = authority.shake_hands_at(http2, None, &both).await.expect("trusted");
+    service.reloadable.reload().expect("both files are valid");
+    let after = authority.shake_hands_at(http2, None, &both).await.expect("trusted");
+    let certificate = |stream: &TlsStream<TcpStream>| {
+        stream.get_ref().1.peer_certificates().expect("a certificate")[0].clone().into_owned()
+    };
+    assert_ne!(certificate(&before), certificate(&after), "the new certificate applies");
+    for stream in [before, after] {
+        let mut client = Http2::over(stream, &Builder::new(), "https").await.expect("HTTP/2");
+        let unknown = client.get("/v1/queues/absent").await.problem("queue-not-found");
+        assert_eq!(unknown["type"], "https://localhost/problems/queue-not-found");
+    }
 }
 
 #[tokio::test]

@@ -9,8 +9,8 @@ use deltaq::audit::Audit;
 use deltaq::config::Settings;
 use deltaq::config::access::TokenEntry;
 use deltaq::http::connection::threads::Threads;
-use deltaq::http::connection::{ConnectionLimits, ListenerContext, TrustedProxies, serve};
-use deltaq::http::{Api, AppState, Gate, HttpLimits, Node, Parts, RequestMetrics, StoreInfo};
+use deltaq::http::connection::{ConnectionLimits, ListenerContext, Protocol, TrustedProxies, serve};
+use deltaq::http::{Api, AppState, Gate, HttpLimits, Node, Parts, RequestMetrics, Seats, StoreInfo};
 use deltaq::spans::Spans;
 use deltaq_engine::config::Config;
 use deltaq_runtime::clock::Clock;
@@ -32,6 +32,7 @@ const PARTITIONS: usize = 2;
 /// A node with its listener.
 pub(super) struct TestNode {
     pub(super) api: SocketAddr,
+    pub(super) http2: SocketAddr,
     pub(super) partitions: Arc<Partitions>,
     pub(super) registry: Arc<Registry>,
     pub(super) gate: Arc<Gate>,
@@ -99,13 +100,17 @@ impl TestNode {
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let api = listener.local_addr().expect("an address");
+        let of_http2 = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let http2 = of_http2.local_addr().expect("an address");
         let hour = Duration::from_hours(1);
         let limits = ConnectionLimits {
+            protocol: Protocol::Http1,
             header_read_timeout: hour,
             idle_timeout: hour,
             min_reply_rate: state.limits.min_body_rate,
             max_header_bytes: 1 << 14,
             max_connections: 1_000,
+            seats: Seats::new(1_000),
             request_metrics: state.request_metrics.clone(),
             open: state.request_metrics.connections(1_000),
             proxies: TrustedProxies::default(),
@@ -120,8 +125,11 @@ impl TestNode {
             closing: closing.clone(),
             shutdown: shutdown.clone(),
         };
+        let api_of_http2 = Api::new(state.clone());
+        let limits_of_http2 = ConnectionLimits { protocol: Protocol::Http2, ..limits.clone() };
+        shutdown.spawn("listener", serve(of_http2, api_of_http2, limits_of_http2, context.clone()));
         shutdown.spawn("listener", serve(listener, Api::new(state), limits, context));
-        Self { api, partitions, registry: Arc::new(registry), gate, shutdown, closing }
+        Self { api, http2, partitions, registry: Arc::new(registry), gate, shutdown, closing }
     }
 
     /// This node as the others see it.

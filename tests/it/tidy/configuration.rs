@@ -13,7 +13,8 @@ const END: &str = "<!-- end -->\n";
 /// comment that shows an example.
 fn setting(line: &str) -> Option<(&str, &str)> {
     let (name, value) = line.trim_start_matches("# ").split_once(" = ")?;
-    name.chars().all(|c| c.is_ascii_lowercase() || c == '_').then_some((name, value))
+    let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    name.chars().all(is_name).then_some((name, value))
 }
 
 fn section(line: &str) -> Option<&str> {
