@@ -64,17 +64,21 @@ func fetch[T any](ctx context.Context, c *Client, call *call) (*T, error) {
 }
 
 // fetchTagged is fetch, with the entity tag of the reply.
-func fetchTagged[T any](ctx context.Context, c *Client, call *call) (*T, string, error) {
-	attempts := newAttempts(c.retry, false)
-	for {
-		document, reply, err := fetchOnce[T](ctx, c, call)
-		if err == nil {
-			return document, reply.header.Get("Etag"), nil
+func fetchTagged[T any](ctx context.Context, c *Client, call *call) (document *T, tag string, err error) {
+	err = c.around(ctx, call, func(ctx context.Context) error {
+		attempts := newAttempts(c.retry, false)
+		for {
+			found, reply, err := fetchOnce[T](ctx, c, call)
+			if err == nil {
+				document, tag = found, reply.header.Get("Etag")
+				return nil
+			}
+			if err := c.pause(ctx, attempts, call, err); err != nil {
+				return err
+			}
 		}
-		if err := c.pause(ctx, attempts, call, err); err != nil {
-			return nil, "", err
-		}
-	}
+	})
+	return document, tag, err
 }
 
 // repeat makes a call on a queue until it succeeds, its error is final, or the context ends: workers and reflectors don't give up.
@@ -84,18 +88,22 @@ func repeat[T any](ctx context.Context, q *Queue, call *call) (*T, error) {
 }
 
 // repeatCounted is repeat, with the number of failures before the reply.
-func repeatCounted[T any](ctx context.Context, q *Queue, call *call) (*T, int, error) {
+func repeatCounted[T any](ctx context.Context, q *Queue, call *call) (document *T, failures int, err error) {
 	attempts := newAttempts(q.client.retry, true)
-	for {
-		document, _, err := fetchOnce[T](ctx, q.client, call)
-		if err == nil {
-			return document, attempts.failures, nil
+	err = q.client.around(ctx, call, func(ctx context.Context) error {
+		for {
+			found, _, err := fetchOnce[T](ctx, q.client, call)
+			if err == nil {
+				document = found
+				return nil
+			}
+			if err := q.client.pause(ctx, attempts, call, err); err != nil {
+				return err
+			}
+			q.client.log.Warn("deltaq: a call is repeated", "queue", q.name, "error", err)
 		}
-		if err := q.client.pause(ctx, attempts, call, err); err != nil {
-			return nil, attempts.failures, err
-		}
-		q.client.log.Warn("deltaq: a call is repeated", "queue", q.name, "error", err)
-	}
+	})
+	return document, attempts.failures, err
 }
 
 // fetchOnce makes one attempt.
@@ -109,17 +117,21 @@ func fetchOnce[T any](ctx context.Context, c *Client, call *call) (*T, *reply, e
 }
 
 // do makes a call and returns the body of its reply.
-func (c *Client) do(ctx context.Context, call *call) ([]byte, error) {
-	attempts := newAttempts(c.retry, false)
-	for {
-		reply, err := c.send(ctx, call)
-		if err == nil {
-			return reply.body, nil
+func (c *Client) do(ctx context.Context, call *call) (body []byte, err error) {
+	err = c.around(ctx, call, func(ctx context.Context) error {
+		attempts := newAttempts(c.retry, false)
+		for {
+			reply, err := c.send(ctx, call)
+			if err == nil {
+				body = reply.body
+				return nil
+			}
+			if err := c.pause(ctx, attempts, call, err); err != nil {
+				return err
+			}
 		}
-		if err := c.pause(ctx, attempts, call, err); err != nil {
-			return nil, err
-		}
-	}
+	})
+	return body, err
 }
 
 // pause waits before the next attempt. It returns the error of the call if there is none.

@@ -34,6 +34,8 @@ type Options struct {
 	IdleConnections int
 	// WrapTransport wraps the transport of all requests, for example to trace them.
 	WrapTransport func(http.RoundTripper) http.RoundTripper
+	// Middleware are functions around each call with its repeats, such as those of a trace. The first is the outermost. Streams, such as a watch, have none.
+	Middleware []func(next Invoke) Invoke
 	// Logger gets what no caller hears of, such as a repeated call of a worker. Nil means slog.Default.
 	Logger *slog.Logger
 	// UserAgent names the program. Empty means deltaq-go with its version.
@@ -50,6 +52,8 @@ type Client struct {
 	replyTimeout time.Duration
 	userAgent    string
 	log          *slog.Logger
+	// invoke has the middleware of all calls; nil without any.
+	invoke Invoke
 	// listWait is how much longer than another call a list may take, because it may wait for other lists of its queue.
 	listWait time.Duration
 	// silence is how long a server may say nothing while there are others, before it is asked whether it is alive.
@@ -96,7 +100,12 @@ func New(url string, options *Options) (*Client, error) {
 		wrapped = options.WrapTransport(transport)
 	}
 	refuse := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	var invoke Invoke
+	if len(options.Middleware) > 0 {
+		invoke = wrap[Invoke](func(ctx context.Context, call *Call) error { return call.send(ctx) }, options.Middleware)
+	}
 	return &Client{
+		invoke:       invoke,
 		http:         &http.Client{Transport: wrapped, CheckRedirect: refuse},
 		transport:    transport,
 		servers:      all,

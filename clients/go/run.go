@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 )
 
@@ -40,6 +41,7 @@ type run struct {
 	extended chan extendResult
 
 	extendFailures int
+	breaker        *breaker
 	// calls is the context of all calls except the waiting pop. Its end is that of the worker.
 	calls  context.Context
 	cancel context.CancelFunc
@@ -96,7 +98,7 @@ type extendResult struct {
 func newRun(worker *Worker) *run {
 	handlers := worker.options.Concurrency
 	return &run{
-		worker: worker, leases: newLeases(),
+		worker: worker, leases: newLeases(), breaker: newBreaker(worker.options.Breaker),
 		ended: make(chan handled, handlers), popped: make(chan popResult, 1), settled: make(chan settleResult, 1), extended: make(chan extendResult, 1),
 	}
 }
@@ -120,7 +122,7 @@ func (r *run) work(ctx context.Context) error {
 			r.isLastWait = true
 			r.end.Reset(lastCalls)
 		}
-		attention.Reset(min(time.Until(r.leases.next), time.Hour))
+		attention.Reset(min(time.Until(earlier(r.leases.next, r.breaker.next(time.Now()))), time.Hour))
 		select {
 		case <-stop:
 			stop = nil
@@ -149,7 +151,7 @@ func (r *run) isDone() bool {
 }
 
 func (r *run) startHandlers() {
-	for r.running < r.worker.options.Concurrency && len(r.waiting) > 0 {
+	for r.running < r.worker.options.Concurrency && len(r.waiting) > 0 && r.breaker.mayStart(time.Now()) {
 		next := r.waiting[0]
 		r.waiting[0] = nil
 		r.waiting = r.waiting[1:]
@@ -159,6 +161,7 @@ func (r *run) startHandlers() {
 		ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.calls))
 		next.cancel = cancel
 		r.running++
+		r.breaker.started(next.job.Lease.ID)
 		go func() {
 			// Also runs if the handler ends its goroutine.
 			ended := outcome(next, errors.New("the handler has called runtime.Goexit"))
@@ -183,7 +186,8 @@ func (w *Worker) handle(ctx context.Context, held *held) (ended handled) {
 
 // startCalls pops if a handler is free for its keys. Outcomes are sent with the pop, or else alone.
 func (r *run) startCalls() {
-	if !r.isStopping && r.pop == nil && len(r.waiting) == 0 && r.running < r.worker.options.Concurrency {
+	isFree := r.running < r.worker.options.Concurrency && r.breaker.mayStart(time.Now())
+	if !r.isStopping && r.pop == nil && len(r.waiting) == 0 && isFree {
 		r.startPop()
 	}
 	if r.settling == nil && len(r.settles) > 0 {
@@ -204,6 +208,9 @@ func (r *run) nextSettles() []Settle {
 
 func (r *run) startPop() {
 	options := r.worker.options
+	if r.breaker.isPaused() {
+		options.Batch = 1
+	}
 	ctx, cancel := context.WithCancel(r.calls)
 	r.pop = &popping{cancel: cancel, options: PopOptions{
 		Wait: options.Wait, Max: options.Batch, LeaseDuration: options.LeaseDuration, Worker: options.Name, ID: newID(),
@@ -235,6 +242,7 @@ func (r *run) handled(ended handled) {
 	wasAbandoned := ended.isStopping || (r.isLastWait && ended.isCanceled)
 	held.cancel(nil)
 	if r.leases.held[id] != held {
+		r.attendBreaker(held, Settle{As: AsRelease})
 		return
 	}
 	held.isEnded = true
@@ -243,6 +251,22 @@ func (r *run) handled(ended handled) {
 		ended.settle = held.job.settle(&Release{})
 	}
 	r.settles = append(r.settles, ended.settle)
+	r.attendBreaker(held, ended.settle)
+}
+
+// attendBreaker notes how a handler has ended. If the worker pauses, it returns the keys whose handlers have not begun.
+func (r *run) attendBreaker(held *held, settle Settle) {
+	begins, goesOn := r.breaker.ended(time.Now(), held.job.Lease.ID, held.job.Key, settle.As)
+	log, queue := r.worker.queue.client.log, r.worker.queue.name
+	switch {
+	case begins:
+		r.worker.pauses.Add(1)
+		r.releaseWaiting(0)
+		log.Warn("deltaq: the worker pauses, because keys in a row have failed", "queue", queue, "worker", r.worker.options.Name,
+			"failures", r.breaker.failures, "pause", r.breaker.pause, "error", settle.Error)
+	case goesOn:
+		log.Warn("deltaq: the worker goes on, because a key has succeeded", "queue", queue, "worker", r.worker.options.Name)
+	}
 }
 
 // forget removes the leases that a call has settled, and counts the results.
@@ -274,11 +298,18 @@ func (r *run) pops(result popResult) {
 	}
 	r.forget(result.settles, result.popped.Settled)
 	for index := range result.popped.Items {
-		job := &Job{PoppedItem: result.popped.Items[index]}
+		job := &Job{PoppedItem: result.popped.Items[index], queue: r.worker.queue.name}
 		r.waiting = append(r.waiting, r.leases.take(job, result.receivedAt))
 	}
-	if r.isStopping {
-		r.releaseWaiting()
+	switch {
+	case r.isStopping:
+		r.releaseWaiting(0)
+	case !r.breaker.isPaused():
+	case r.breaker.mayStart(time.Now()):
+		r.releaseWaiting(1)
+	default:
+		// The pop has begun before the pause.
+		r.releaseWaiting(0)
 	}
 }
 
@@ -361,20 +392,22 @@ func (r *run) stop(err error) {
 	}
 	r.isStopping = true
 	r.end.Reset(r.worker.options.Grace)
-	r.releaseWaiting()
+	r.releaseWaiting(0)
 	if r.pop != nil {
 		r.pop.cancel()
 	}
 }
 
-func (r *run) releaseWaiting() {
-	for _, held := range r.waiting {
+// releaseWaiting returns the keys whose handlers have not begun, except some.
+func (r *run) releaseWaiting(kept int) {
+	kept = min(kept, len(r.waiting))
+	for _, held := range r.waiting[kept:] {
 		if id := held.job.Lease.ID; r.leases.held[id] == held {
 			held.isEnded = true
 			r.settles = append(r.settles, held.job.settle(&Release{}))
 		}
 	}
-	r.waiting = nil
+	r.waiting = slices.Clone(r.waiting[:kept])
 }
 
 // endOfWait ends the contexts of the handlers that still run. A handler that does not return then is not waited for: its lease expires.

@@ -18,9 +18,13 @@ type Handler func(ctx context.Context, job *Job) error
 // Job is a key on which a handler works, with its lease and its changes.
 type Job struct {
 	PoppedItem
+	queue         string
 	pendingDeltas atomic.Int64
 	isObsolete    atomic.Bool
 }
+
+// Queue returns the name of the queue.
+func (job *Job) Queue() string { return job.queue }
 
 // Token returns the fencing token, which grows with every lease of the queue: a store that remembers the highest token of a key can refuse a late worker.
 func (job *Job) Token() int64 { return job.Lease.Token }
@@ -29,6 +33,9 @@ func (job *Job) Token() int64 { return job.Lease.Token }
 func (job *Job) PendingDeltas() (count int64, isDeleted bool) {
 	return job.pendingDeltas.Load(), job.isObsolete.Load()
 }
+
+// Outcome returns how the lease ends if the handler returns this error.
+func (job *Job) Outcome(err error) SettleAs { return job.settle(err).As }
 
 // note remembers the result of an extension.
 func (job *Job) note(settled *Settled) {
@@ -54,6 +61,12 @@ type WorkerOptions struct {
 	Wait time.Duration
 	// Grace is how long a worker that stops waits for running handlers. Zero means 30 s, and a negative time not at all.
 	Grace time.Duration
+	// Breaker is the number of failures in a row, of different keys, that pause the worker: up to 1,000. A nack is a failure, also by an error or a panic;
+	// a key that is done or rejected ends the row. After a pause of 1 s the worker tries one key; each further failure doubles the pause, up to 1 minute,
+	// and a success ends it. Zero means that nothing pauses the worker.
+	Breaker int
+	// Middleware are functions around the handler. The first is the outermost.
+	Middleware []func(next Handler) Handler
 	// WithKnown adds the object that was acknowledged last to each job.
 	WithKnown bool
 	// WithDiff adds the difference from that object to the newest one to each job.
@@ -68,6 +81,8 @@ type WorkerStats struct {
 	Lost int64
 	// Panics counts handlers that panicked.
 	Panics int64
+	// Pauses counts pauses by WorkerOptions.Breaker.
+	Pauses int64
 }
 
 // Worker takes keys from a queue, and runs a handler for each.
@@ -76,7 +91,7 @@ type Worker struct {
 	handler Handler
 	options WorkerOptions
 
-	acknowledged, nacked, rejected, released, lost, panics atomic.Int64
+	acknowledged, nacked, rejected, released, lost, panics, pauses atomic.Int64
 }
 
 // NewWorker returns a worker of a queue. Nothing is sent before [Worker.Run].
@@ -87,6 +102,7 @@ func NewWorker(queue *Queue, handler Handler, options *WorkerOptions) *Worker {
 	given := copied(options)
 	given.Concurrency = max(given.Concurrency, 1)
 	given.Batch = min(max(or(given.Batch, given.Concurrency), 1), batchMax)
+	given.Breaker = min(max(given.Breaker, 0), breakerLimitMax)
 	given.Wait = or(given.Wait, 20*time.Second)
 	given.Grace = max(or(given.Grace, 30*time.Second), 0)
 	if given.Name == "" {
@@ -96,7 +112,7 @@ func NewWorker(queue *Queue, handler Handler, options *WorkerOptions) *Worker {
 		}
 		given.Name = fmt.Sprintf("%s-%d-%s", host, os.Getpid(), newID()[:6])
 	}
-	return &Worker{queue: queue, handler: handler, options: given}
+	return &Worker{queue: queue, handler: wrap(handler, given.Middleware), options: given}
 }
 
 // Name returns the name of the worker.
@@ -111,6 +127,7 @@ func (w *Worker) Stats() WorkerStats {
 		Released:     w.released.Load(),
 		Lost:         w.lost.Load(),
 		Panics:       w.panics.Load(),
+		Pauses:       w.pauses.Load(),
 	}
 }
 

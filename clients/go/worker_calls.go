@@ -70,7 +70,11 @@ func (w *Worker) extend(ctx context.Context, leaseIDs []string, patience time.Du
 	}
 	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	list, _, err := fetchOnce[SettledList](limited, w.queue.client, call)
+	var list *SettledList
+	err = w.queue.client.around(limited, call, func(ctx context.Context) error {
+		list, _, err = fetchOnce[SettledList](ctx, w.queue.client, call)
+		return err
+	})
 	list, err = results(list, err)
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
 		client := w.queue.client

@@ -301,6 +301,51 @@ def outcomes(s: Scenario) -> None:
 
 
 @scenario
+def breaker(s: Scenario) -> None:
+    """Failures of one key pause nothing. Three different keys that fail in a row pause the worker, which then tries one key at a time until one succeeds."""
+    s.configure(rate_limiter={"item_exponential": {"base": "1h", "max": "1h"}})
+    at: list[float] = []
+
+    def plan(work: Work) -> Plan:
+        at.append(time.monotonic())
+        if work.key == "odd" and work.attempt < 5:
+            return Plan({"as": "nack", "delay": "10ms", "error": "odd"})
+        return Plan({"as": "nack", "error": "the target is away"} if 5 <= work.number < 9 else {"as": "ack"})
+
+    s.target.plan = plan
+    worker = s.start("worker", concurrency=1, batch=5, breaker=3)
+    s.add({"key": "odd"})
+    wait_for(lambda: set(s.view("known")) == {"odd"}, "the odd key is acknowledged after its failures")
+    check("the worker pauses" not in worker.stderr_text(), "failures of one key have paused the worker")
+    s.add(*objects(20, 1))
+    wait_for(lambda: "the worker goes on" in worker.stderr_text(), "the worker goes on")
+    wait_for(lambda: len(s.view("known")) == 17, "all other keys are acknowledged")
+    wait_for(lambda: s.get("status")["leased"] == 0, "all leases are settled")
+    # The fifth to seventh failure are those of three keys; then one key is tried after 1 s, and one 2 s later. Timers of programs have whole milliseconds.
+    check(at[8] - at[7] > 0.95 and at[9] - at[8] > 1.95, f"the worker waited for {at[8] - at[7]:.3f} s and {at[9] - at[8]:.3f} s")
+    said = worker.stderr_text().count("the worker pauses")
+    check(said == 2, f"stderr says {said} times that the worker pauses")
+    delayed = s.items("delayed")
+    check(len(delayed) == 4 and all(item["failures"] == 1 for item in delayed), f"delayed is {delayed}")
+    tried = [pop.parameter("max") for pop in s.proxy.calls("pop")]
+    check(tried.count("1") >= 2, f"the pops ask for {tried} keys")
+    s.check_stopped(worker)
+
+
+@scenario
+def breaker_sigterm(s: Scenario) -> None:
+    """SIGTERM ends a worker that pauses. The keys that it has taken without working on them are released, without a failure."""
+    s.target.plan = lambda work: Plan({"as": "nack", "delay": "1h"})
+    s.add(*objects(8, 1))
+    worker = s.start("worker", concurrency=1, batch=8, breaker=2)
+    wait_for(lambda: "the worker pauses" in worker.stderr_text(), "the worker pauses")
+    wait_for(lambda: s.get("status")["leased"] == 0, "the other keys are released during the pause")
+    worker.stop()
+    check(s.get("status")["delayed"] >= 2 and not s.items("leased"), f"the status is {s.get('status')}")
+    check(all(item["failures"] == 0 for item in s.items("ready")), "a release is no failure")
+
+
+@scenario
 def holds(s: Scenario) -> None:
     """A Release with a hold stops the delivery of the queue until somebody resumes it."""
     s.target.plan = lambda work: Plan({"as": "release", "hold": "2h"} if work.number == 0 else {"as": "ack"})

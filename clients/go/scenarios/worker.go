@@ -42,10 +42,13 @@ func work(ctx context.Context, queue *deltaq.Queue) error {
 	if err != nil {
 		return err
 	}
+	// Without the variable, it is 0.
+	breaker, _ := strconv.Atoi(os.Getenv("BREAKER"))
 	return deltaq.NewWorker(queue, handle, &deltaq.WorkerOptions{
 		Name:          os.Getenv("WORKER_NAME"),
 		Concurrency:   concurrency,
 		Batch:         batch,
+		Breaker:       breaker,
 		LeaseDuration: lease,
 		Grace:         10 * time.Second,
 	}).Run(ctx)

@@ -67,6 +67,7 @@ async def worker(queue: Queue) -> None:
             name=os.environ["WORKER_NAME"],
             concurrency=int(os.environ["CONCURRENCY"]),
             batch=int(os.environ["BATCH"]),
+            breaker=int(os.environ["BREAKER"]) if "BREAKER" in os.environ else None,
             lease_duration=setting("LEASE"),
             grace=10,
         ).run()

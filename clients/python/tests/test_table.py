@@ -55,7 +55,7 @@ def text_of(name: str, value: object) -> str:
         return "unique" if len(names) == 9 else "none"
     if name == "Informer(bookmark)":
         return duration(watching.silence_seconds(None) / watching.SILENT_BOOKMARKS)
-    if value is None or (value == 0 and not isinstance(value, bool)):
+    if value in (None, ()) or (value == 0 and not isinstance(value, bool)):
         return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"

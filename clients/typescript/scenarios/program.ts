@@ -109,13 +109,15 @@ async function handle(item: PoppedItem<any>, context: Context): Promise<Outcome 
 }
 
 async function work(): Promise<void> {
-    const { CONCURRENCY = "1", BATCH, LEASE: leaseDuration } = settings;
+    const { CONCURRENCY = "1", BATCH, BREAKER, LEASE: leaseDuration } = settings;
     const worker = new Worker(openQueue(), handle, {
         concurrency: Number(CONCURRENCY),
         name: need("WORKER_NAME"),
         ...(BATCH !== undefined && { batch: Number(BATCH) }),
+        ...(BREAKER !== undefined && { breaker: Number(BREAKER) }),
         ...(leaseDuration !== undefined && { leaseDuration }),
         grace: "10s",
+        onPause: pause => console.error(pause === undefined ? "the worker goes on" : `the worker pauses for ${pause.ms} ms`),
         onError: (error, key) => console.error(key ?? "", error),
     });
     await worker.run({ signal: stop.signal });

@@ -19,6 +19,8 @@ export class Context {
     /** The fencing token. It grows with every lease of the queue, so a store that remembers the highest one can refuse a late worker. */
     readonly token: number;
     readonly leaseId: string;
+    /** The name of the queue. */
+    readonly queue: string;
     /** Deltas that have arrived since the key was leased, as of the last extension. */
     pendingDeltas = 0;
     /** Whether the newest delta of the key was a deletion at the last extension. */
@@ -27,9 +29,10 @@ export class Context {
     #deadline: number;
 
     /** `deadline` is on the clock of `performance.now()`. */
-    constructor(item: PoppedItem<unknown>, deadline: number) {
+    constructor(item: PoppedItem<unknown>, deadline: number, queue: string) {
         this.token = item.lease.token;
         this.leaseId = item.lease.id;
+        this.queue = queue;
         this.#deadline = deadline;
     }
 
@@ -99,7 +102,7 @@ export class Leases {
         const lengthMs = item.lease.expires_in_ms;
         const now = performance.now();
         const deadline = now + lengthMs - marginMs(lengthMs);
-        const context = new Context(item, deadline);
+        const context = new Context(item, deadline, this.#queue.name);
         const backoff = new Backoff(this.#pauses);
         this.#held.set(item.lease.id, { context, lengthMs, deadline, extendAt: now + lengthMs / 3, notBefore: 0, backoff });
         this.#schedule(now + lengthMs / 3);

@@ -5,6 +5,7 @@ import type { Problem } from "./documents.js";
 import { type Duration, milliseconds } from "./duration.js";
 import { CallAborted, causes, ConnectionError, DeltaqError, isOutcomeUnknown, isUndoneHere, messageOf, problemError, retryAfter, unexpectedReply } from "./error.js";
 import type { Parse } from "./json.js";
+import { type Middleware, wrap } from "./middleware.js";
 import { Backoff, type Retry, RETRY_DEFAULTS, retryOf, type RetryOptions, sleep } from "./retry.js";
 import { Servers } from "./servers.js";
 
@@ -27,7 +28,26 @@ export interface ClientOptions {
     replyTimeout?: Duration;
     /** Sends requests instead of the runtime's `fetch`. */
     fetch?: typeof globalThis.fetch;
+    /** Functions around each call with its repeats. The first is the outermost. Streams, such as a watch, have none. */
+    middleware?: readonly Middleware<Invoke>[];
 }
+
+/** A call as the middleware of a client sees it. */
+export interface InvokedCall {
+    /** The method of HTTP. */
+    readonly method: string;
+    /** The name of the queue; empty if the call concerns no queue. */
+    readonly queue: string;
+    /** The end of the path, such as `add`, `pop` or `settle`; empty for the queue itself. */
+    readonly name: string;
+    /** Headers of each attempt. A middleware may pass on a copy of the call with others. */
+    readonly headers: Readonly<Record<string, string>>;
+    /** @internal */
+    readonly send: (headers: Readonly<Record<string, string>>) => Promise<unknown>;
+}
+
+/** Makes a call with its repeats. The result is the reply. */
+export type Invoke = (call: InvokedCall) => Promise<unknown>;
 
 /** Options that every call has. */
 export interface CallOptions {
@@ -48,6 +68,7 @@ export const CLIENT_DEFAULTS: Defaults<ClientOptions> = {
     retry: RETRY_DEFAULTS,
     replyTimeout: "1m",
     fetch: undefined,
+    middleware: undefined,
 };
 
 type QueryValue = string | number | boolean | readonly string[] | undefined;
@@ -76,6 +97,7 @@ export class Transport {
     readonly #servers: Servers;
     readonly #options: ClientOptions;
     readonly #fetch: typeof globalThis.fetch;
+    readonly #invoke: Invoke | undefined;
     /** The questions to servers whether they are alive. */
     readonly #questions = new Map<string, Promise<boolean>>();
 
@@ -85,6 +107,8 @@ export class Transport {
         }
         this.#servers = new Servers(url);
         this.#options = options;
+        const { middleware = [] } = options;
+        this.#invoke = middleware.length === 0 ? undefined : wrap<Invoke>(call => call.send(call.headers), middleware);
         // A browser's fetch works only as a method of the window.
         this.#fetch = options.fetch ?? ((request, init) => globalThis.fetch(request, init));
     }
@@ -121,6 +145,22 @@ export class Transport {
 
     /** Sends a call, repeats it as the options say, and parses the reply. */
     async send(call: Call, options: CallOptions = {}, parse: Parse = JSON.parse): Promise<unknown> {
+        if (this.#invoke === undefined) {
+            return this.#repeat(call, options, parse);
+        }
+        const headers = Object.fromEntries(Object.entries(call.headers ?? {}).filter((entry): entry is [string, string] => entry[1] !== undefined));
+        const isOfQueue = call.path[1] === "queues" && call.path.length > 2;
+        const [, , queue = "", ...rest] = isOfQueue ? call.path : ["", "", "", ...call.path];
+        return this.#invoke({
+            method: call.method,
+            queue,
+            name: rest.at(-1) ?? "",
+            headers,
+            send: headers => this.#repeat({ ...call, headers }, options, parse),
+        });
+    }
+
+    async #repeat(call: Call, options: CallOptions, parse: Parse): Promise<unknown> {
         const retry = retryOf(this.#options.retry, options.retry);
         const backoff = new Backoff(retry);
         const begin = performance.now();

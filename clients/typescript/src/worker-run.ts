@@ -4,17 +4,19 @@
  * Invariant: a lease is settled at most once, by the outcome of its handler, and never after it was lost.
  */
 
+import { Breaker } from "./breaker.js";
 import type { Defaults } from "./defaults.js";
 import type { Popped, PoppedItem, Settle } from "./documents.js";
 import { milliseconds } from "./duration.js";
 import { DeltaqError, isAbsent, isTransient } from "./error.js";
 import { Leases } from "./leases.js";
+import { wrap } from "./middleware.js";
 import { Ack, bounded, checkOutcome, type Outcome, Release, suited, thrown } from "./outcome.js";
 import type { PopOptions } from "./options.js";
 import type { Queue } from "./queue.js";
 import { absentBackoff, askedMs, Backoff, ONCE, sleep } from "./retry.js";
 import { Signal } from "./signal.js";
-import type { BatchHandler, Delivery, WorkerOptions } from "./worker.js";
+import type { BatchHandler, Delivery, Work, WorkerOptions } from "./worker.js";
 
 /** Maximum number of leases in one settle. */
 const SETTLE_MAX = 10_000;
@@ -28,11 +30,15 @@ const STOPPING_PAUSE_MS_MAX = 500;
 
 export class WorkerRun<T> {
     readonly #queue: Queue<T>;
-    readonly #handler: BatchHandler<T>;
+    /** The handler with its middleware. */
+    readonly #handle: Work;
     readonly #isBatch: boolean;
     readonly #options: Defaults<WorkerOptions>;
     readonly #pauses: { firstMs: number; maxMs: number };
     readonly #leases: Leases;
+    readonly #breaker: Breaker;
+    /** Wakes the worker at the end of a pause. */
+    #pauseEnd: ReturnType<typeof setTimeout> | undefined;
     /** Outcomes that were not sent yet. */
     readonly #outbox: Settle[] = [];
     /** Aborted when the worker must not take more keys. */
@@ -50,9 +56,10 @@ export class WorkerRun<T> {
 
     constructor(queue: Queue<T>, handler: BatchHandler<T>, isBatch: boolean, options: Defaults<WorkerOptions>) {
         this.#queue = queue;
-        this.#handler = handler;
+        this.#handle = wrap(worked(handler), options.middleware);
         this.#isBatch = isBatch;
         this.#options = options;
+        this.#breaker = new Breaker(options.breaker);
         this.#pauses = queue.retry;
         this.#leases = new Leases(queue as Queue<unknown>, options.leaseDuration, this.#pauses, error => this.#report(error));
     }
@@ -86,6 +93,7 @@ export class WorkerRun<T> {
             }
         } finally {
             grace.clear();
+            clearTimeout(this.#pauseEnd);
             this.#leases.stop();
             signal?.removeEventListener("abort", stop);
         }
@@ -93,8 +101,12 @@ export class WorkerRun<T> {
 
     /** Calls `onError`. If `onError` throws, the worker still settles its keys, and then ends with that error. */
     #report(error: unknown, key?: string): void {
+        this.#call(() => this.#options.onError?.(error, key));
+    }
+
+    #call(report: () => void): void {
         try {
-            this.#options.onError?.(error, key);
+            report();
         } catch (failure) {
             this.#failure ??= { error: failure };
             this.#stop.abort();
@@ -110,8 +122,9 @@ export class WorkerRun<T> {
     async #popLoop(): Promise<void> {
         const { concurrency = 1, batch = 1 } = this.#options;
         const free = () => concurrency - this.#jobs;
+        const room = () => this.#breaker.room(performance.now());
         for (;;) {
-            await this.#changed.until(() => free() > 0 || this.#stop.signal.aborted, this.#stop.signal);
+            await this.#changed.until(() => (free() > 0 && room() > 0) || this.#stop.signal.aborted, this.#stop.signal);
             if (free() < concurrency / 2) {
                 // Handlers often end together. Then one call can settle their keys and pop the next ones.
                 await sleep(0);
@@ -119,7 +132,11 @@ export class WorkerRun<T> {
             if (this.#stop.signal.aborted) {
                 return;
             }
-            const max = this.#isBatch ? batch : Math.min(batch, free());
+            const max = Math.min(this.#isBatch ? batch : Math.min(batch, free()), room());
+            if (max === 0) {
+                // A pause has begun meanwhile.
+                continue;
+            }
             const popped = await this.#pop(max);
             if (popped === undefined) {
                 return;
@@ -209,11 +226,18 @@ export class WorkerRun<T> {
         await sleep(random, isStopping ? this.#end.signal : this.#stop.signal).catch(() => undefined);
     }
 
-    #start(items: readonly PoppedItem<T>[]): void {
+    #start(popped: readonly PoppedItem<T>[]): void {
+        // A pop that began before a pause may have brought keys for which there is no room.
+        const room = this.#breaker.room(performance.now());
+        const items = popped.slice(0, room);
+        this.#outbox.push(...popped.slice(items.length).map(item => ({ lease_id: item.lease.id, ...Release() })));
         const deliveries = items.map(item => ({ item, context: this.#leases.add(item) }));
         const jobs = this.#isBatch ? [deliveries].filter(job => job.length > 0) : deliveries.map(delivery => [delivery]);
         for (const job of jobs) {
             this.#jobs += 1;
+            for (const { item } of job) {
+                this.#breaker.started(item.lease.id);
+            }
             void this.#work(job).finally(() => {
                 this.#jobs -= 1;
                 this.#changed.notify();
@@ -225,21 +249,42 @@ export class WorkerRun<T> {
     async #work(job: readonly Delivery<T>[]): Promise<void> {
         const outcomes = await this.#outcomes(job);
         job.forEach(({ item }, index) => {
-            if (this.#leases.remove(item.lease.id)) {
-                this.#outbox.push({ lease_id: item.lease.id, ...bounded(suited(outcomes[index] ?? Ack(), item)) });
+            const outcome = this.#leases.remove(item.lease.id) ? bounded(suited(outcomes[index] ?? Ack(), item)) : undefined;
+            if (outcome !== undefined) {
+                this.#outbox.push({ lease_id: item.lease.id, ...outcome });
             }
+            this.#attendBreaker(item, outcome ?? Release());
         });
+    }
+
+    /** Notes how the work on a key has ended, and reports the beginning and the end of a pause. */
+    #attendBreaker(item: PoppedItem<T>, outcome: Outcome): void {
+        const change = this.#breaker.ended(performance.now(), item.lease.id, item.key, outcome.as);
+        if (change === undefined) {
+            return;
+        }
+        const { pauseMs: ms, failures } = this.#breaker;
+        if (change === "begins") {
+            clearTimeout(this.#pauseEnd);
+            this.#pauseEnd = setTimeout(() => this.#changed.notify(), ms);
+        }
+        if (change === "begins" && outcome.as === "release") {
+            // The key that was tried has shown nothing, so nothing new is to be reported.
+            return;
+        }
+        const { onPause } = this.#options;
+        if (onPause !== undefined) {
+            this.#call(() => onPause(change === "begins" ? { ms, failures } : undefined));
+        } else if (change === "begins") {
+            console.warn(`the worker pauses for ${ms / 1_000} s, because keys of queue ${this.#queue.name} have failed in a row (${failures} failures)`);
+        } else {
+            console.warn(`the worker goes on, because a key of queue ${this.#queue.name} has succeeded`);
+        }
     }
 
     async #outcomes(job: readonly Delivery<T>[]): Promise<readonly Outcome[]> {
         try {
-            const result = (await this.#handler(job)) ?? Ack();
-            const outcomes = isList(result) ? result : job.map(() => result);
-            if (outcomes.length !== job.length) {
-                throw new RangeError(`the handler has returned ${outcomes.length} outcomes for ${job.length} keys`);
-            }
-            outcomes.forEach(checkOutcome);
-            return outcomes;
+            return checked(await this.#handle(job), job);
         } catch (error) {
             for (const { item, context } of job) {
                 if (!context.signal.aborted) {
@@ -254,7 +299,7 @@ export class WorkerRun<T> {
     /** Settles while a pop waits, and at the end. Other outcomes go with the next pop. */
     async #settleLoop(): Promise<void> {
         for (;;) {
-            await this.#changed.until(() => this.#isDrained || (this.#outbox.length > 0 && (this.#isPopping || this.#stop.signal.aborted)));
+            await this.#changed.until(() => this.#isDrained || (this.#outbox.length > 0 && (this.#isPopping || this.#stop.signal.aborted || this.#breaker.pauseMs > 0)));
             const settle = this.#outbox.splice(0, SETTLE_MAX);
             if (settle.length > 0) {
                 await this.#settle(settle);
@@ -279,6 +324,23 @@ export class WorkerRun<T> {
             }
         }
     }
+}
+
+/** The handler, with an outcome for each key. */
+function worked<T>(handler: BatchHandler<T>): Work {
+    return async deliveries => {
+        const result = (await handler(deliveries as readonly Delivery<T>[])) ?? Ack();
+        return checked(isList(result) ? result : deliveries.map(() => result), deliveries);
+    };
+}
+
+/** Throws if there is not one outcome for each key. */
+function checked(outcomes: readonly Outcome[], deliveries: readonly Delivery<unknown>[]): readonly Outcome[] {
+    if (!Array.isArray(outcomes) || outcomes.length !== deliveries.length) {
+        throw new RangeError(`the handler has returned ${outcomes?.length} outcomes for ${deliveries.length} keys`);
+    }
+    outcomes.forEach(checkOutcome);
+    return outcomes;
 }
 
 function isList(result: Outcome | readonly Outcome[]): result is readonly Outcome[] {

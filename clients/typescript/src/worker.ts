@@ -1,9 +1,11 @@
 /** Delivers the keys of a queue to a handler. */
 
+import { BREAKER_MAX } from "./breaker.js";
 import type { Defaults } from "./defaults.js";
 import type { PoppedItem } from "./documents.js";
 import type { Duration } from "./duration.js";
 import type { Context } from "./leases.js";
+import type { Middleware } from "./middleware.js";
 import type { Outcome } from "./outcome.js";
 import type { Queue } from "./queue.js";
 import { WorkerRun } from "./worker-run.js";
@@ -22,6 +24,17 @@ export type BatchHandler<T> = (
     deliveries: readonly Delivery<T>[],
 ) => Promise<Outcome | readonly Outcome[] | void> | Outcome | readonly Outcome[] | void;
 
+/** What the middleware of a worker is around: a handler, with an outcome for each key. Without `Worker.batches`, it gets one key. */
+export type Work = (deliveries: readonly Delivery<unknown>[]) => Promise<readonly Outcome[]>;
+
+/** A pause of a worker whose keys fail. */
+export interface Pause {
+    /** How long the worker waits before it tries one key. */
+    readonly ms: number;
+    /** The failures since the last success. */
+    readonly failures: number;
+}
+
 export interface WorkerOptions {
     /** Number of handlers that run at once. Default 1. */
     concurrency?: number;
@@ -39,6 +52,15 @@ export interface WorkerOptions {
     withDiff?: boolean;
     /** How long running handlers may continue after the stop. Default 30s. */
     grace?: Duration;
+    /**
+     * The number of failures in a row, of different keys, that pause the worker, up to 1,000. A nack is a failure, also by an exception; a key that is done or
+     * rejected ends the row. After a pause of 1s the worker tries one key; each further failure doubles the pause, up to 1m, and a success ends it.
+     */
+    breaker?: number;
+    /** Gets each pause by `breaker`, and undefined when the worker goes on. Default: a warning on the console. */
+    onPause?: (pause: Pause | undefined) => void;
+    /** Functions around the handler. The first is the outermost. */
+    middleware?: readonly Middleware<Work>[];
     /** Gets each error of a handler (with the key), and each error after which a call is repeated. */
     onError?: (error: unknown, key?: string) => void;
 }
@@ -53,6 +75,9 @@ export const WORKER_DEFAULTS: Defaults<WorkerOptions> = {
     withKnown: false,
     withDiff: false,
     grace: "30s",
+    breaker: undefined,
+    onPause: undefined,
+    middleware: undefined,
     onError: undefined,
 };
 
@@ -75,6 +100,7 @@ export class Worker<T> {
         checkHandler(handler, isBatch ? 1 : 2);
         checkCount("concurrency", options.concurrency, Infinity);
         checkCount("batch", options.batch, 1_000);
+        checkCount("breaker", options.breaker, BREAKER_MAX);
         this.#queue = queue;
         this.#isBatch = isBatch;
         this.#handler = isBatch ? (handler as BatchHandler<T>) : each(handler as Handler<T>);

@@ -1,6 +1,7 @@
 """Client of deltaq: keyed queues that keep one system in step with another."""
 
 from .cache import DeletedFinalStateUnknown, Store
+from .calls import Call
 from .client import Client, Queue
 from .errors import BadReply, Cancelled, ConnectionLost, Error, LeaseLost, NotJson, Problem, QueueDeleted, QueueRestored, TokenError
 from .handlers import Handler
@@ -34,6 +35,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Ack",
     "BadReply",
+    "Call",
     "Cancelled",
     "Change",
     "Client",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 from .durations import Duration, duration_seconds, duration_text, hold_of, waits_text
 from .errors import NotJson
@@ -51,6 +52,27 @@ class Call(Generic[T_co]):
     headers: dict[str, str] = field(default_factory=dict)
     #: Whether `read` gets a pair of the reply and its ETag.
     is_tagged: bool = False
+    #: Sends the call, inside all middleware of the client.
+    send: Callable[[Call[Any]], Any] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def queue(self) -> str:
+        """The name of the queue; empty if the call concerns no queue."""
+        parts = self._parts
+        return unquote(parts[1]) if parts[0] == "queues" and len(parts) > 1 else ""
+
+    @property
+    def name(self) -> str:
+        """The end of the path, such as `add`, `pop` or `settle`; empty for the queue itself."""
+        return "" if len(self._parts) == 2 and self.queue else unquote(self._parts[-1])
+
+    @property
+    def _parts(self) -> list[str]:
+        return self.target.split("?", 1)[0].split("/")[2:]
+
+    def with_headers(self, **headers: str) -> Call[T_co]:
+        """The same call with other headers in addition."""
+        return dataclasses.replace(self, headers=self.headers | headers)
 
 
 def _call(

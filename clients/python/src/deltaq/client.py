@@ -6,7 +6,7 @@ import functools
 import os
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -15,6 +15,7 @@ from .calls import Call
 from .durations import Duration
 from .errors import Cancelled, Error
 from .json import Codec, Json
+from .middleware import Send, wrap
 from .models import Page, QueueDocument
 from .protocol import Reply, read_problem, read_reply
 from .retry import Attempts, RetryOptions
@@ -35,6 +36,9 @@ class Client:
     `token_file` is a file with the token. It is read again when the server refuses the token (401). `token_source` is a function that
     returns the token of each attempt. `reply_timeout` limits the time of an attempt, in seconds, without the time for which the server was asked to wait.
     `parse_float` converts the numbers in objects that are not integers: `decimal.Decimal` keeps all of their digits.
+
+    `middleware` are functions around each call with its repeats: each takes a function that makes a call, and returns one that takes its place. The first is
+    the outermost. Streams, such as a watch, have none.
     """
 
     def __init__(
@@ -48,9 +52,12 @@ class Client:
         retry: RetryOptions | None = None,
         ssl_context: ssl.SSLContext | None = None,
         parse_float: Callable[[str], Any] | None = None,
+        middleware: Sequence[Callable[[Send], Send]] = (),
     ) -> None:
         self.retry = retry or RetryOptions()
         self.codec = Codec(parse_float)
+        make: Send = _make
+        self._invoke = wrap(make, middleware) if middleware else None
         self._transport = Transport(url, token=Token(token, token_file, token_source), timeout=reply_timeout, ssl_context=ssl_context)
 
     def __enter__(self) -> Client:
@@ -82,18 +89,30 @@ class Client:
 
     def send(self, call: Call[T], *, cancel: Cancel | None = None, attempts: Attempts | None = None) -> T:
         """Sends a call, and repeats it after a retryable error: as `retry` says. `attempts` replaces these rules."""
-        attempts = attempts or Attempts(self.retry)
+        return self._within(call, lambda call: self._send(call, cancel, attempts or Attempts(self.retry)))
+
+    def send_once(self, call: Call[T], *, cancel: Cancel | None = None, timeout: float | None = None) -> T:
+        """Sends a call once. `timeout` applies if it is shorter than the `reply_timeout` of the client."""
+        return self._within(call, lambda call: self._attempt(call, cancel, timeout))
+
+    def _within(self, call: Call[T], send: Callable[[Call[T]], T]) -> T:
+        """Sends a call inside the middleware."""
+        if self._invoke is None:
+            return send(call)
+        reply: T = self._invoke(replace(call, send=send))
+        return reply
+
+    def _send(self, call: Call[T], cancel: Cancel | None, attempts: Attempts) -> T:
         while True:
             try:
-                return self.send_once(call, cancel=cancel)
+                return self._attempt(call, cancel)
             except Error as error:
                 wait = attempts.wait_after(error)
                 if wait is None or (call.counts_twice and error.is_outcome_unknown):
                     raise
             pause(wait, cancel)
 
-    def send_once(self, call: Call[T], *, cancel: Cancel | None = None, timeout: float | None = None) -> T:
-        """Sends a call once. `timeout` applies if it is shorter than the `reply_timeout` of the client."""
+    def _attempt(self, call: Call[T], cancel: Cancel | None, timeout: float | None = None) -> T:
         return read_reply(self.codec, call, self._transport.request(call, cancel, timeout))
 
     def rows(self, call: Call[None], cancel: Cancel, bookmark: Duration | None) -> Iterator[Json]:
@@ -103,6 +122,12 @@ class Client:
             raise read_problem(self.codec, stream)
         for line in stream.lines():
             yield self.codec.load(line)
+
+
+def _make(call: Call[Any]) -> Any:
+    """What all middleware is around."""
+    assert call.send is not None
+    return call.send(call)
 
 
 def pause(seconds: float, cancel: Cancel | None) -> None:

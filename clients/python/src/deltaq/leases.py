@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from .breaker import Breaker
 from .errors import LeaseLost
 from .json import Json
 from .models import Item, Lease, Settled
@@ -34,7 +35,9 @@ FAR = 1e18
 class Context:
     """What a handler knows about its lease besides the item."""
 
-    def __init__(self, lease: Lease) -> None:
+    def __init__(self, lease: Lease, queue: str = "") -> None:
+        #: The name of the queue.
+        self.queue = queue
         #: The lease; `lease.token` is the fencing token.
         self.lease = lease
         #: Number of changes of the key that have arrived during the lease, as of the last extend.
@@ -87,7 +90,12 @@ def extend_policy(policy: RetryOptions) -> RetryOptions:
 
 
 class Leases:
-    def __init__(self) -> None:
+    """The leases of a worker of the queue with this name. `breaker` is the number of failures that pause the worker."""
+
+    def __init__(self, queue: str = "", breaker: int | None = None) -> None:
+        self._queue = queue
+        #: Says how many handlers may begin.
+        self.breaker = Breaker(breaker)
         #: The number of running handlers, including handlers whose leases are lost.
         self.running = 0
         # Leases without an outcome; outcomes that wait to be sent, each with the time since when; outcomes that are being sent.
@@ -100,13 +108,17 @@ class Leases:
     # Items.
 
     def take(self, items: Iterable[Item], now: float) -> list[Held]:
-        """Adds the leases of a pop."""
-        taken = []
+        """Adds the leases of a pop. Those for which a pause has no room are returned to the queue; a pop that began before the pause may have several."""
+        taken: list[Held] = []
+        room = self.breaker.room(now)
         for item in items:
-            held = Held(item, Context(item.lease))
+            held = Held(item, Context(item.lease, self._queue))
             held.begin(now, item.lease.expires_in_ms)
             self._held[held.id] = held
-            taken.append(held)
+            if room is None or len(taken) < room:
+                taken.append(held)
+            else:
+                self._put(held, Release(), now)
         return taken
 
     def waiting(self) -> list[Held]:
@@ -119,12 +131,20 @@ class Leases:
             return False
         held.is_started = True
         self.running += 1
+        self.breaker.started(held.id)
         return True
 
     def finish(self, held: Held, outcome: Outcome, now: float) -> None:
-        """Ends the work."""
+        """Ends the work. If a pause begins, the leases whose handlers have not begun are returned: `start` refuses them."""
         self.running -= 1
         self._put(held, outcome, now)
+        event = self.breaker.ended(now, held.id, held.item.key, Release.how if held.context.is_lost else outcome.how)
+        if event == "pauses":
+            self.release_waiting(now)
+            pause, failures = self.breaker.pause, self.breaker.failures
+            log.warning("the worker pauses for %g s, because keys of queue %s have failed in a row (%d failures): %s", pause, self._queue, failures, outcome)
+        elif event == "goes on":
+            log.warning("the worker goes on, because a key of queue %s has succeeded", self._queue)
 
     def release_waiting(self, now: float) -> None:
         """Returns the leases whose handlers have not begun."""

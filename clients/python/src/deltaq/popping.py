@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from . import calls
+from .breaker import LIMIT_MAX
 from .calls import Call
 from .durations import Duration
 from .errors import Problem
@@ -39,6 +40,7 @@ class WorkerSettings:
     with_diff: bool
     wait: Duration
     grace: float
+    breaker: int | None = None
     last_calls_seconds: float = LAST_CALLS_SECONDS
 
     def __post_init__(self) -> None:
@@ -46,16 +48,20 @@ class WorkerSettings:
             raise ValueError(f"concurrency must be at least 1, and it is {self.concurrency}")
         if self.batch is not None and not 1 <= self.batch <= POP_MAX:
             raise ValueError(f"batch must be from 1 to {POP_MAX}, and it is {self.batch}")
+        if self.breaker is not None and not 1 <= self.breaker <= LIMIT_MAX:
+            raise ValueError(f"breaker must be from 1 to {LIMIT_MAX}, and it is {self.breaker}")
         if self.name is None:
             name = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
             object.__setattr__(self, "name", name)
 
-    def pop(self, queue: str, pop_id: str, settle: Sequence[Json], wait: Duration | None = None) -> Call[Popped]:
-        """The call of a pop. Repeats of it have the same id."""
+    def pop(self, queue: str, pop_id: str, settle: Sequence[Json], *, wait: Duration | None = None, max: int | None = None) -> Call[Popped]:
+        """The call of a pop. Repeats of it have the same id. `wait` and `max` replace those of the worker."""
+        if max is None:
+            max = min(self.concurrency, POP_MAX) if self.batch is None else self.batch
         return calls.pop(
             queue,
             wait=self.wait if wait is None else wait,
-            max=min(self.concurrency, POP_MAX) if self.batch is None else self.batch,
+            max=max,
             lease_duration=self.lease_duration,
             worker=self.name,
             id=pop_id,

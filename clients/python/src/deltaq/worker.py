@@ -17,6 +17,7 @@ from .durations import Duration
 from .errors import BadReply, Cancelled, Error, Problem
 from .json import Json
 from .leases import EXTEND_WAIT_SECONDS_MAX, Context, Held, Leases, extend_policy
+from .middleware import wrap
 from .models import Item, Popped, Settled
 from .outcomes import Outcome, outcome_of
 from .popping import Absence, WorkerSettings, settled_of
@@ -38,6 +39,11 @@ class Worker:
 
     `batch` is the number of keys of one pop; None means `concurrency`. `grace` is how long a stop waits for running handlers, in seconds; a handler in the
     thread of `run` always ends first.
+
+    `breaker` is the number of failures in a row, of different keys, that pause the worker. A nack is a failure, also by an exception; a key that is done or
+    rejected ends the row. After a pause of 1 s the worker tries one key; each further failure doubles the pause, up to 1 minute, and a success ends it.
+
+    `middleware` are functions of a handler that return a handler, such as decorators. The first is the outermost.
     """
 
     def __init__(
@@ -53,12 +59,15 @@ class Worker:
         with_diff: bool = False,
         wait: Duration = 20,
         grace: float = 30.0,
+        breaker: int | None = None,
+        middleware: Sequence[Callable[[Handler], Handler]] = (),
     ) -> None:
         check_handler(handler, may_be_async=False)
-        self.settings = WorkerSettings(name, concurrency, batch, lease_duration, with_known, with_diff, wait, grace)
+        self.settings = WorkerSettings(name, concurrency, batch, lease_duration, with_known, with_diff, wait, grace, breaker)
         self._queue = queue
-        self._handler = handler
-        self._leases = Leases()
+        self._handler = wrap(handler, middleware)
+        check_handler(self._handler, may_be_async=False)
+        self._leases = Leases(queue.name, breaker)
         # Guards everything below and `_leases`. Each condition wakes only the threads that wait for it.
         self._lock = threading.RLock()
         # For the thread that pops: there is room for more keys, or the worker ends.
@@ -139,15 +148,17 @@ class Worker:
     def _pop_all(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._is_stopping or self._has_room())
+                while not self._is_stopping and not self._has_room():
+                    self._changed.wait(self._leases.breaker.wait(time.monotonic()))
                 if self._is_stopping:
                     return
+                room = self._leases.breaker.room(time.monotonic())
                 settles = self._leases.take_settles()
                 self._is_popping = True
                 self._wake(self._has_outcomes, self._settle_at())
             pop_id = calls.new_pop_id()
             try:
-                popped = self._pop(pop_id, settles)
+                popped = self._pop(pop_id, settles, room)
             except Cancelled:
                 self._recover_pop(pop_id, settles)
                 return
@@ -161,13 +172,13 @@ class Worker:
                 self._handle_taken()
 
     def _has_room(self) -> bool:
-        return not self._ready and self._leases.running < self.settings.concurrency
+        return not self._ready and self._leases.running < self.settings.concurrency and self._leases.breaker.room(time.monotonic()) != 0
 
-    def _pop(self, pop_id: str, settles: list[Json]) -> Popped | None:
+    def _pop(self, pop_id: str, settles: list[Json], room: int | None) -> Popped | None:
         """Pops until there is a reply; None if the queue is closed. Drops `settles` if the queue does not exist, and keeps popping until it does."""
         absence = Absence(self._queue.name)
         while True:
-            call = self.settings.pop(self._queue.name, pop_id, settles)
+            call = self.settings.pop(self._queue.name, pop_id, settles, max=room)
             try:
                 return self._queue.client.send(call, cancel=self._pop_cancel, attempts=self._for_ever())
             except Problem as problem:
@@ -192,6 +203,7 @@ class Worker:
             if taken:
                 self._wake(self._has_leases, self._leases.extend_at())
                 self._wake(self._has_ends, self._leases.lost_at())
+            self._wake(self._has_outcomes, self._settle_at())
 
     def _recover_pop(self, pop_id: str, settles: Sequence[Json]) -> None:
         """Repeats the pop that `stop` has cancelled, so that the keys that it leased are released and its settles are not lost."""
@@ -253,7 +265,7 @@ class Worker:
         with self._changed:
             self._leases.finish(held, outcome_of(result, held.item), time.monotonic())
             self._wake(self._has_outcomes, self._settle_at())
-            if self._has_room() or self._is_stopping:
+            if self._has_room() or self._is_stopping or self._leases.breaker.pause:
                 self._changed.notify()
 
     # Settles and extends.

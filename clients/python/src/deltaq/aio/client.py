@@ -6,7 +6,7 @@ import asyncio
 import functools
 import os
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -17,6 +17,7 @@ from ..calls import Call
 from ..durations import Duration
 from ..errors import ConnectionLost, Error
 from ..json import Codec, Json
+from ..middleware import AsyncSend, wrap
 from ..models import Page, QueueDocument
 from ..protocol import Reply, is_undone_here, read_problem, read_reply
 from ..retry import Attempts, RetryOptions
@@ -37,6 +38,9 @@ class Client:
     `token_file` is a file with the token. It is read again when the server refuses the token (401). `token_source` is a function or a coroutine that
     returns the token of each attempt. `reply_timeout` limits the time of an attempt, in seconds, without the time for which the server was asked to wait.
     `parse_float` converts the numbers in objects that are not integers: `decimal.Decimal` keeps all of their digits.
+
+    `middleware` are functions around each call with its repeats: each takes a coroutine function that makes a call, and returns one that takes its place. The
+    first is the outermost. Streams, such as a watch, have none.
     """
 
     def __init__(
@@ -50,9 +54,12 @@ class Client:
         retry: RetryOptions | None = None,
         ssl_context: ssl.SSLContext | None = None,
         parse_float: Callable[[str], Any] | None = None,
+        middleware: Sequence[Callable[[AsyncSend], AsyncSend]] = (),
     ) -> None:
         self.retry = retry or RetryOptions()
         self.codec = Codec(parse_float)
+        make: AsyncSend = _make
+        self._invoke = wrap(make, middleware) if middleware else None
         self._timeout = reply_timeout
         self._servers = Servers(url)
         self._http = httpx.AsyncClient(
@@ -92,18 +99,30 @@ class Client:
 
     async def send(self, call: Call[T], *, attempts: Attempts | None = None) -> T:
         """Sends a call, and repeats it after a retryable error: as `retry` says. `attempts` replaces these rules."""
-        attempts = attempts or Attempts(self.retry)
+        return await self._within(call, lambda call: self._send(call, attempts or Attempts(self.retry)))
+
+    async def send_once(self, call: Call[T], *, timeout: float | None = None) -> T:
+        """Sends a call once. `timeout` applies if it is shorter than the `reply_timeout` of the client."""
+        return await self._within(call, lambda call: self._attempt(call, timeout))
+
+    async def _within(self, call: Call[T], send: Callable[[Call[T]], Awaitable[T]]) -> T:
+        """Sends a call inside the middleware."""
+        if self._invoke is None:
+            return await send(call)
+        reply: T = await self._invoke(replace(call, send=send))
+        return reply
+
+    async def _send(self, call: Call[T], attempts: Attempts) -> T:
         while True:
             try:
-                return await self.send_once(call)
+                return await self._attempt(call)
             except Error as error:
                 wait = attempts.wait_after(error)
                 if wait is None or (call.counts_twice and error.is_outcome_unknown):
                     raise
             await asyncio.sleep(wait)
 
-    async def send_once(self, call: Call[T], *, timeout: float | None = None) -> T:
-        """Sends a call once. `timeout` applies if it is shorter than the `reply_timeout` of the client."""
+    async def _attempt(self, call: Call[T], timeout: float | None = None) -> T:
         headers = dict(call.headers) if call.body is None else {"content-type": call.content_type, **call.headers}
         seconds = self._timeout if timeout is None else min(self._timeout, timeout)
         timeouts = self._timeouts(seconds, seconds + call.wait)
@@ -203,6 +222,12 @@ class Client:
                 if lost.was_sent or others == 0:
                     raise
             others -= 1
+
+
+async def _make(call: Call[Any]) -> Any:
+    """What all middleware is around."""
+    assert call.send is not None
+    return await call.send(call)
 
 
 async def _next(parts: AsyncIterator[bytes]) -> bytes:

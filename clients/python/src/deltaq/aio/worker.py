@@ -17,6 +17,7 @@ from ..durations import Duration
 from ..errors import BadReply, Error, Problem
 from ..json import Json
 from ..leases import EXTEND_WAIT_SECONDS_MAX, Context, Held, Leases, extend_policy
+from ..middleware import AsyncHandler, awaitable, wrap
 from ..models import Item, Popped, Settled
 from ..outcomes import Outcome, Release, outcome_of
 from ..popping import Absence, WorkerSettings, settled_of
@@ -34,6 +35,11 @@ class Worker:
     """Runs `handler` for each key of a queue, `concurrency` at once, in tasks. A handler whose lease is lost is cancelled.
 
     `batch` is the number of keys of one pop; None means `concurrency`. `grace` is how long a stop waits for running handlers, in seconds.
+
+    `breaker` is the number of failures in a row, of different keys, that pause the worker. A nack is a failure, also by an exception; a key that is done or
+    rejected ends the row. After a pause of 1 s the worker tries one key; each further failure doubles the pause, up to 1 minute, and a success ends it.
+
+    `middleware` are functions of a handler that return a handler, such as decorators; both handlers are coroutine functions. The first is the outermost.
     """
 
     def __init__(
@@ -49,12 +55,15 @@ class Worker:
         with_diff: bool = False,
         wait: Duration = 20,
         grace: float = 30.0,
+        breaker: int | None = None,
+        middleware: Sequence[Callable[[AsyncHandler], AsyncHandler]] = (),
     ) -> None:
         check_handler(handler, may_be_async=True)
-        self.settings = WorkerSettings(name, concurrency, batch, lease_duration, with_known, with_diff, wait, grace)
+        self.settings = WorkerSettings(name, concurrency, batch, lease_duration, with_known, with_diff, wait, grace, breaker)
         self._queue = queue
-        self._handler = handler
-        self._leases = Leases()
+        self._handler: Handler = wrap(awaitable(handler), middleware) if middleware else handler
+        check_handler(self._handler, may_be_async=True)
+        self._leases = Leases(queue.name, breaker)
         self._ready: list[Held] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_stopping = False
@@ -126,13 +135,14 @@ class Worker:
 
     async def _pop_all(self) -> None:
         while True:
-            while not self._is_stopping and (self._ready or self._leases.running >= self.settings.concurrency):
-                await self._wait()
+            while not self._is_stopping and not self._has_room():
+                await self._wait(self._leases.breaker.wait(time.monotonic()))
             if self._is_stopping:
                 return
+            room = self._leases.breaker.room(time.monotonic())
             settles = self._leases.take_settles()
             pop_id = calls.new_pop_id()
-            self._pop_task = asyncio.create_task(self._pop(pop_id, settles))
+            self._pop_task = asyncio.create_task(self._pop(pop_id, settles, room))
             self._notify()
             try:
                 popped = await self._pop_task
@@ -147,11 +157,14 @@ class Worker:
                 return
             self._take(popped, settles)
 
-    async def _pop(self, pop_id: str, settles: list[Json]) -> Popped | None:
+    def _has_room(self) -> bool:
+        return not self._ready and self._leases.running < self.settings.concurrency and self._leases.breaker.room(time.monotonic()) != 0
+
+    async def _pop(self, pop_id: str, settles: list[Json], room: int | None) -> Popped | None:
         """Pops until there is a reply; None if the queue is closed. Drops `settles` if the queue does not exist, and keeps popping until it does."""
         absence = Absence(self._queue.name)
         while True:
-            call = self.settings.pop(self._queue.name, pop_id, settles)
+            call = self.settings.pop(self._queue.name, pop_id, settles, max=room)
             try:
                 return await self._queue.client.send(call, attempts=self._for_ever())
             except Problem as problem:
