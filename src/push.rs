@@ -12,7 +12,10 @@ mod destination;
 mod policy;
 mod secret;
 mod sender;
+mod settled;
+mod verdict;
 
 pub use self::breaker::{Breaker, Failed};
 pub use self::policy::{Endpoint, Error, Policy, Refusal};
 pub use self::sender::{Answer, Call, Sender};
+pub use self::verdict::Verdict;

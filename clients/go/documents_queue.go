@@ -144,6 +144,8 @@ type Push struct {
 	Retry *[]Duration `json:"retry,omitempty"`
 	// RejectStatuses park a key at once. Nil means the default.
 	RejectStatuses *[]int64 `json:"reject_statuses,omitempty"`
+	// DisableAfter is how long the endpoint may fail before the queue pauses itself.
+	DisableAfter *Duration `json:"disable_after,omitempty"`
 }
 
 // Retention is how long events are kept for the history. Zero and nil mean the default.
@@ -235,6 +237,7 @@ type QueueStatus struct {
 	OldestUnacknowledgedAgeMs int64         `json:"oldest_unacknowledged_age_ms"`
 	Paused                    bool          `json:"paused"`
 	HeldUntil                 *time.Time    `json:"held_until"`
+	PauseReason               *string       `json:"pause_reason"`
 	Closed                    bool          `json:"closed"`
 	Drained                   bool          `json:"drained"`
 	BuildingIndexes           []string      `json:"building_indexes"`

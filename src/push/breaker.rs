@@ -107,6 +107,13 @@ impl Breaker {
         }
     }
 
+    /// Opens the breaker: the next request is a probe.
+    pub fn open(&mut self, now: Instant) {
+        self.state = State::Open { probes: 0, until: now };
+        self.failures = 0;
+        self.keys.clear();
+    }
+
     /// A request has begun.
     pub const fn begun(&mut self) {
         if let State::Open { probes, .. } = self.state {
@@ -118,6 +125,14 @@ impl Breaker {
     pub const fn withdrawn(&mut self, now: Instant) {
         if let State::Probing { probes } = self.state {
             self.state = State::Open { probes, until: now };
+        }
+    }
+
+    /// The endpoint has asked for a pause. That is no failure, but it gets fewer requests at once.
+    pub fn throttled(&mut self, now: Instant) {
+        match &mut self.state {
+            State::Closed { allowed } => *allowed = (*allowed / 2).max(1),
+            State::Open { .. } | State::Probing { .. } => self.withdrawn(now),
         }
     }
 
@@ -244,6 +259,25 @@ mod tests {
         assert_eq!(breaker.allowed(), 1);
         assert!(breaker.failed("x", 9, at, 1.0).counts, "the failures in a row begin anew");
         assert!(!breaker.is_open());
+    }
+
+    #[test]
+    fn a_pause_that_the_endpoint_asks_for_is_no_failure() {
+        let now = Instant::now();
+        let mut breaker = Breaker::new(16);
+        (0..3).for_each(|_| breaker.succeeded());
+        for allowed in [2, 1, 1, 1, 1, 1] {
+            breaker.throttled(now);
+            assert_eq!((breaker.allowed(), breaker.is_open()), (allowed, false));
+        }
+        breaker.open(now);
+        breaker.begun();
+        breaker.throttled(now);
+        assert_eq!(
+            (breaker.is_open(), breaker.probes_at()),
+            (true, Some(now)),
+            "the next one is a probe again"
+        );
     }
 
     #[test]

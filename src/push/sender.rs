@@ -1,20 +1,24 @@
 //! Sends one signed request and judges nothing: the answer is a status with the beginning of its body, or none.
 
+use std::cell::Cell;
 use std::error::Error;
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::http::{HeaderMap, HeaderValue};
+use axum::http::{HeaderMap, HeaderValue, header};
 use bytes::Bytes;
 use deltaq_runtime::causes::with_causes;
 use futures_util::future::BoxFuture;
 use ipnet::IpNet;
-use reqwest::Client;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::Policy as Redirects;
+use reqwest::{Client, ClientBuilder, Response};
+use tokio::sync::Semaphore;
+use tower::{Layer, Service};
 
 use super::address::is_permitted;
 use super::policy::{Endpoint, Policy};
@@ -23,6 +27,9 @@ use super::policy::{Endpoint, Policy};
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 /// How many bytes of an answer are kept, for the error of the key.
 const EXCERPT_BYTES: usize = 500;
+/// Maximum number of look-ups of names at once. One that is given up goes on, because it occupies a thread until it ends, and other parts of the server
+/// need such threads as well.
+const LOOKUPS_MAX: usize = 32;
 /// How long a connection may be idle. Some servers close one after 5 s, and a request may not meet that.
 const IDLE: Duration = Duration::from_secs(4);
 
@@ -30,6 +37,44 @@ const IDLE: Duration = Duration::from_secs(4);
 #[derive(Clone, Debug)]
 pub struct Sender {
     client: Client,
+    /// Opens a connection for each request.
+    fresh: Client,
+}
+
+tokio::task_local! {
+    /// Whether the request of this task has asked for a new connection.
+    static CONNECTS: Cell<bool>;
+}
+
+/// Notes in [`CONNECTS`] that a request asks for a new connection.
+#[derive(Clone)]
+struct Noting<S>(S);
+
+#[derive(Clone)]
+struct NotingLayer;
+
+impl<S> Layer<S> for NotingLayer {
+    type Service = Noting<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Noting(inner)
+    }
+}
+
+impl<S: Service<R>, R> Service<R> for Noting<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.0.poll_ready(context)
+    }
+
+    fn call(&mut self, target: R) -> Self::Future {
+        // A connection that another request has opened meanwhile may have no such task.
+        let _noted = CONNECTS.try_with(|connects| connects.set(true));
+        self.0.call(target)
+    }
 }
 
 /// A request.
@@ -54,6 +99,10 @@ pub enum Answer {
         status: u16,
         /// The status and the beginning of the body, for people.
         text: String,
+        /// The header `Retry-After`.
+        retry_after: Option<String>,
+        /// The body, if it is JSON and whole.
+        json: Option<Vec<u8>>,
     },
     /// No answer, or not a whole one.
     None {
@@ -92,34 +141,49 @@ async fn permitted(found: Found, networks: Arc<[IpNet]>) -> Result<Addrs, Box<dy
     Ok(Box::new(addresses.into_iter()))
 }
 
+/// Looks up names on threads of their own, at most [`LOOKUPS_MAX`] at once.
+fn bounded(find: fn(&str) -> io::Result<Vec<SocketAddr>>) -> Lookup {
+    let places = Arc::new(Semaphore::new(LOOKUPS_MAX));
+    Arc::new(move |name: String| -> Found {
+        let places = places.clone();
+        Box::pin(async move {
+            let place = places.acquire_owned().await.map_err(io::Error::other)?;
+            let look_up = move || {
+                let _place = place;
+                find(&name)
+            };
+            tokio::task::spawn_blocking(look_up).await.map_err(io::Error::other)?
+        })
+    })
+}
+
 impl Sender {
     /// A sender for the destinations of this policy.
     ///
     /// # Errors
     /// The certificates of the system can't be used.
     pub fn new(policy: &Policy) -> reqwest::Result<Self> {
-        let lookup = |name: String| -> Found {
-            Box::pin(async move { Ok(tokio::net::lookup_host((name, 0)).await?.collect()) })
-        };
-        Self::looking_up(policy, Arc::new(lookup))
+        Self::looking_up(policy, bounded(|name| Ok((name, 0).to_socket_addrs()?.collect())))
     }
 
     fn looking_up(policy: &Policy, lookup: Lookup) -> reqwest::Result<Self> {
         // An error means that this process has already installed the provider.
         let _installed = rustls::crypto::ring::default_provider().install_default();
-        let mut client = Client::builder()
-            .http1_only()
-            .redirect(Redirects::none())
-            .no_proxy()
-            .pool_idle_timeout(IDLE)
-            .tcp_nodelay(true)
-            .user_agent(concat!("deltaq/", env!("CARGO_PKG_VERSION")))
-            .dns_resolver(Guarded { lookup, networks: policy.networks.as_slice().into() });
-        if !policy.has_encrypted() {
+        let resolver = Arc::new(Guarded { lookup, networks: policy.networks.as_slice().into() });
+        let builder = || -> ClientBuilder {
+            let client = Client::builder()
+                .http1_only()
+                .redirect(Redirects::none())
+                .no_proxy()
+                .connector_layer(NotingLayer)
+                .tcp_nodelay(true)
+                .user_agent(concat!("deltaq/", env!("CARGO_PKG_VERSION")))
+                .dns_resolver(resolver.clone());
             // A machine without certificates of authorities can use plain HTTP.
-            client = client.tls_certs_only([]);
-        }
-        Ok(Self { client: client.build()? })
+            if policy.has_encrypted() { client } else { client.tls_certs_only([]) }
+        };
+        let client = builder().pool_idle_timeout(IDLE).build()?;
+        Ok(Self { client, fresh: builder().pool_max_idle_per_host(0).build()? })
     }
 
     /// Sends a request. `timeout` ends with the last byte of the answer.
@@ -147,24 +211,58 @@ impl Sender {
         if !signatures.is_empty() {
             insert("webhook-signature", &signatures.join(" "));
         }
-        let request = self.client.post(endpoint.url.clone()).headers(headers).body(body);
-        let mut response = request.send().await?;
+        let mut response = self.begin(endpoint, &headers, &body).await?;
         let status = response.status();
-        let (mut read, mut excerpt) = (0, Vec::new());
+        let retry_after = response.headers().get(header::RETRY_AFTER);
+        let retry_after = retry_after.and_then(|text| text.to_str().ok()).map(str::to_owned);
+        let is_json = is_json(response.headers());
+        let kept_bytes = if is_json { ANSWER_BYTES_MAX } else { EXCERPT_BYTES };
+        let (mut read, mut kept) = (0, Vec::new());
         while let Some(chunk) = response.chunk().await? {
-            let room = EXCERPT_BYTES.saturating_sub(excerpt.len());
-            excerpt.extend_from_slice(chunk.get(..room.min(chunk.len())).unwrap_or_default());
+            let room = kept_bytes.saturating_sub(kept.len());
+            kept.extend_from_slice(chunk.get(..room.min(chunk.len())).unwrap_or_default());
             read += chunk.len();
             // Dropping the rest closes the connection.
             if read >= ANSWER_BYTES_MAX {
                 break;
             }
         }
+        let excerpt = kept.get(..EXCERPT_BYTES.min(kept.len())).unwrap_or_default();
         // The text is for logs and terminals, too.
-        let body = String::from_utf8_lossy(&excerpt).replace(char::is_control, " ");
+        let body = String::from_utf8_lossy(excerpt).replace(char::is_control, " ");
         let text = format!("{status}: {}", body.trim());
-        Ok(Answer::Status { status: status.as_u16(), text: text.trim_end_matches([':', ' ']).to_owned() })
+        let text = text.trim_end_matches([':', ' ']).to_owned();
+        let json = (is_json && read < ANSWER_BYTES_MAX).then_some(kept);
+        Ok(Answer::Status { status: status.as_u16(), text, retry_after, json })
     }
+
+    /// Sends a request and waits for the head of its answer. An endpoint may close a kept connection at the moment at which a request arrives.
+    /// Such a request is sent once more, on a new connection.
+    async fn begin(
+        &self,
+        endpoint: &Endpoint,
+        headers: &HeaderMap,
+        body: &Bytes,
+    ) -> reqwest::Result<Response> {
+        let request = |client: &Client| {
+            client.post(endpoint.url.clone()).headers(headers.clone()).body(body.clone()).send()
+        };
+        let sent = CONNECTS.scope(Cell::new(false), async {
+            let sent = request(&self.client).await;
+            (sent, CONNECTS.with(Cell::get))
+        });
+        match sent.await {
+            (Err(_), false) => request(&self.fresh).await,
+            (sent, _) => sent,
+        }
+    }
+}
+
+/// Whether the body of an answer is JSON.
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    kind == "application/json" || kind.starts_with("application/") && kind.ends_with("+json")
 }
 
 impl fmt::Debug for Guarded {

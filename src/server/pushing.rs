@@ -12,7 +12,7 @@ use deltaq_engine::command::{How, Item, Pop, Settle};
 use deltaq_engine::id::{Token, Worker};
 use deltaq_runtime::clock::Clock;
 use deltaq_service::{Error, Handle, PopAnswer, PopCall, PushReport, PushResult, Pusher};
-use deltaq_types::{Push, PushFormat, PushState};
+use deltaq_types::{PauseReason, Push, PushFormat, PushState};
 use futures_util::StreamExt as _;
 use futures_util::future::{BoxFuture, OptionFuture};
 use futures_util::stream::FuturesUnordered;
@@ -21,7 +21,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::http::wire::{pushed, pushed_bytes};
-use crate::push::{Answer, Breaker, Call, Endpoint, Policy, Sender};
+use crate::push::{Answer, Breaker, Call, Endpoint, Policy, Sender, Verdict};
 
 /// The name of the worker.
 const WORKER: &str = "push";
@@ -80,6 +80,8 @@ impl Pusher for Pushing {
             target: None,
             breaker: Breaker::new(1),
             probed: Vec::new(),
+            fails_since: None,
+            is_disabled: false,
             requests: FuturesUnordered::new(),
             settles: FuturesUnordered::new(),
         };
@@ -99,6 +101,10 @@ struct Sending {
     breaker: Breaker,
     /// The keys that have tested the endpoint since it began to fail, so that each probe has another key.
     probed: Vec<String>,
+    /// When the first request after the last success has failed.
+    fails_since: Option<Instant>,
+    /// Whether the queue has paused itself, and no request has begun since.
+    is_disabled: bool,
     requests: FuturesUnordered<BoxFuture<'static, Ended>>,
     settles: FuturesUnordered<BoxFuture<'static, ()>>,
 }
@@ -143,8 +149,10 @@ impl Sending {
             }
             let now = Instant::now();
             let rests = rests_until.is_some_and(|until| now < until);
+            // Nothing begins before the queue has paused itself.
+            let pauses = self.is_disabled && !self.settles.is_empty();
             let room = match &self.target {
-                Some(_) if !stops && !rests => self.breaker.may_begin(self.requests.len(), now),
+                Some(_) if !stops && !rests && !pauses => self.breaker.may_begin(self.requests.len(), now),
                 _ => 0,
             };
             // A pop that is dropped returns its keys, so one for fewer keys than there is room for goes on. One of former settings does not.
@@ -179,6 +187,12 @@ impl Sending {
         } else {
             self.breaker = Breaker::new(max_in_flight);
             self.probed.clear();
+            self.fails_since = None;
+            // After a resume one request tests the endpoint.
+            self.is_disabled = self.handle.has_paused_itself();
+            if self.is_disabled {
+                self.breaker.open(Instant::now());
+            }
         }
         let queue = self.handle.name();
         self.target = match self.policy.endpoint(queue.as_str(), setting) {
@@ -213,6 +227,11 @@ impl Sending {
     /// Begins the requests for popped keys. Returns whether there are any.
     fn begin(&mut self, answer: PopAnswer) -> bool {
         let (Ok(mut delivered), Some(target)) = (answer.items, self.target.clone()) else { return false };
+        if !delivered.items.is_empty() && std::mem::take(&mut self.is_disabled) {
+            // Other requests may have succeeded since the pause.
+            self.breaker.open(Instant::now());
+            self.fails_since = None;
+        }
         let items = if self.breaker.is_open() && !delivered.items.is_empty() {
             // The other keys return when `delivered` is dropped.
             vec![self.probe(&mut delivered.items)]
@@ -244,69 +263,118 @@ impl Sending {
     /// Settles the key of a request by its answer.
     fn judge(&mut self, ended: Ended) {
         let Ended { key, token, failures, setting, answer, took } = ended;
-        let now = Instant::now();
         let is_former = self.target.as_ref().is_none_or(|target| target.setting.url != setting.url);
-        let answer = match answer {
-            Some(answer) if is_former => return self.judge_former(token, answer, &setting),
-            Some(answer) => answer,
-            None => {
-                if !is_former {
-                    self.breaker.withdrawn(now);
-                }
-                return self.settle(token, How::Release);
+        let Some(answer) = answer else {
+            if !is_former {
+                self.breaker.withdrawn(Instant::now());
             }
+            return self.settle(token, How::Release);
         };
+        let verdict = Verdict::of(answer, &key, &setting.reject_statuses, self.clock.wall_us());
+        self.handle.push_task().count(result(&verdict), took);
+        let how = match verdict {
+            Verdict::Taken if is_former => How::Ack,
+            Verdict::Refused { error } if is_former => How::Reject { error: Some(error.into()) },
+            Verdict::KeyFailed { delay, error } if is_former => {
+                self.key_failed(delay, error, failures, &setting)
+            }
+            // The answer of a former URL says nothing of the present one.
+            _ if is_former => How::Release,
+            verdict => self.apply(verdict, &key, failures, &setting),
+        };
+        self.settle(token, how);
+    }
+
+    /// Draws the conclusions for the endpoint. Returns what happens to the key.
+    fn apply(&mut self, verdict: Verdict, key: &str, failures: u32, setting: &Push) -> How {
+        let now = Instant::now();
         let was_open = self.breaker.is_open();
-        let (result, how) = match answer {
-            Answer::Status { status: 200..=299, .. } => {
-                self.breaker.succeeded();
-                (PushResult::Ok, How::Ack)
+        let succeeds =
+            matches!(verdict, Verdict::Taken | Verdict::Refused { .. } | Verdict::KeyFailed { .. });
+        if succeeds {
+            self.breaker.succeeded();
+            self.fails_since = None;
+        }
+        let is_gone = matches!(verdict, Verdict::EndpointGone { .. });
+        let how = match verdict {
+            Verdict::Taken => {
+                let now_us = self.clock.wall_us();
+                self.handle.push_task().set(|report| {
+                    report.last_success_us = Some(now_us);
+                    report.last_error = None;
+                });
+                How::Ack
             }
-            Answer::Status { status, text } if setting.reject_statuses.contains(&status) => {
-                self.breaker.succeeded();
-                self.note_error(&text);
-                (PushResult::Rejected, How::Reject { error: Some(text.into()) })
+            Verdict::Refused { error } => {
+                self.note_error(&error);
+                How::Reject { error: Some(error.into()) }
             }
-            Answer::Status { text, .. } => {
-                let counts = self.failed(&key, &text, now);
-                let nack = || How::Nack {
-                    delay: self.wait(&setting, failures),
-                    floor: false,
-                    error: Some(text.into()),
-                };
-                (PushResult::Failed, if counts { nack() } else { How::Release })
+            Verdict::KeyFailed { delay, error } => {
+                self.note_error(&error);
+                self.key_failed(delay, error, failures, setting)
             }
-            Answer::None { why } => {
-                self.failed(&key, &why, now);
-                (PushResult::NoAnswer, How::Release)
+            Verdict::Waits { length, error } => {
+                self.note_error(&error);
+                self.breaker.throttled(now);
+                How::Hold { acks: false, length }
+            }
+            Verdict::EndpointGone { error } => {
+                self.note_error(&error);
+                How::Release
+            }
+            Verdict::Failed { error } if self.failed(key, &error, now) => {
+                self.key_failed(None, error, failures, setting)
+            }
+            Verdict::Failed { .. } => How::Release,
+            Verdict::Unanswered { why } => {
+                self.failed(key, &why, now);
+                How::Release
             }
         };
         if was_open && !self.breaker.is_open() {
             self.probed.clear();
             tracing::info!(queue = %self.handle.name(), "the endpoint of the queue takes requests again");
         }
-        let task = self.handle.push_task();
-        task.count(result, took);
-        if result == PushResult::Ok {
-            let now_us = self.clock.wall_us();
-            task.set(|report| {
-                report.last_success_us = Some(now_us);
-                report.last_error = None;
-            });
+        if is_gone {
+            self.disable(PauseReason::EndpointGone);
+        } else if !succeeds {
+            let since = *self.fails_since.get_or_insert(now);
+            let after = setting.disable_after.get();
+            if !after.is_zero() && now.duration_since(since) >= after {
+                self.disable(PauseReason::EndpointFailing);
+            }
         }
-        self.settle(token, how);
+        how
     }
 
-    /// Settles the key of a request to a former URL. Its answer says nothing of the present one.
-    fn judge_former(&self, token: Token, answer: Answer, setting: &Push) {
-        let how = match answer {
-            Answer::Status { status: 200..=299, .. } => How::Ack,
-            Answer::Status { status, text } if setting.reject_statuses.contains(&status) => {
-                How::Reject { error: Some(text.into()) }
+    /// The failure of a key that has failed this often before.
+    fn key_failed(&self, delay: Option<Duration>, error: String, failures: u32, setting: &Push) -> How {
+        let delay = delay.or_else(|| self.wait(setting, failures));
+        How::Nack { delay, floor: false, error: Some(error.into()) }
+    }
+
+    /// Lets the queue pause itself. After a resume one request tests the endpoint.
+    fn disable(&mut self, reason: PauseReason) {
+        self.breaker.open(Instant::now());
+        if std::mem::replace(&mut self.is_disabled, true) {
+            return;
+        }
+        let handle = self.handle.clone();
+        tracing::warn!(
+            queue = %handle.name(),
+            reason = reason.as_str(),
+            error = handle.push_task().report().last_error.as_deref(),
+            "the queue has paused itself because of its endpoint; resume it when the endpoint works"
+        );
+        self.settles.push(Box::pin(async move {
+            for _ in 0..SETTLES {
+                match handle.pause_itself(reason).await {
+                    Ok(()) | Err(Error::QueueDeleted | Error::NotOwner) => return,
+                    // The journal accepts no events at the moment.
+                    Err(_) => tokio::time::sleep(PAUSE).await,
+                }
             }
-            Answer::Status { .. } | Answer::None { .. } => How::Release,
-        };
-        self.settle(token, how);
+        }));
     }
 
     /// Tells the breaker of a failure. Returns whether it counts for the key, if the endpoint has answered.
@@ -353,6 +421,7 @@ impl Sending {
     fn report(&self) {
         let state = match &self.target {
             None => PushState::Refused,
+            Some(_) if self.handle.has_paused_itself() => PushState::Disabled,
             Some(_) if self.breaker.is_open() => PushState::Failing,
             Some(_) => PushState::Sending,
         };
@@ -361,6 +430,18 @@ impl Sending {
         self.handle.push_task().set(|report: &mut PushReport| {
             (report.state, report.in_flight, report.allowed) = (state, in_flight, allowed);
         });
+    }
+}
+
+const fn result(verdict: &Verdict) -> PushResult {
+    match verdict {
+        Verdict::Taken => PushResult::Ok,
+        Verdict::Refused { .. } => PushResult::Rejected,
+        Verdict::Waits { .. } => PushResult::Held,
+        Verdict::KeyFailed { .. } | Verdict::EndpointGone { .. } | Verdict::Failed { .. } => {
+            PushResult::Failed
+        }
+        Verdict::Unanswered { .. } => PushResult::NoAnswer,
     }
 }
 

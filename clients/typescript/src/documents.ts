@@ -420,6 +420,8 @@ export interface Push {
     /** The wait after each failure of a key; an empty list means the rate limiter of the queue. */
     retry?: Duration[] | null;
     reject_statuses?: number[] | null;
+    /** How long the endpoint may fail before the queue pauses itself. */
+    disable_after?: Duration | null;
 }
 
 /** The settings of a queue. */
@@ -481,13 +483,14 @@ export interface QueueStatus {
     oldest_unacknowledged_age_ms: number;
     paused: boolean;
     held_until: Timestamp | null;
+    pause_reason: Open<"endpoint_gone" | "endpoint_failing"> | null;
     closed: boolean;
     drained: boolean;
     building_indexes: string[];
     last_replace: LastReplace | null;
     followers: string[];
     push: {
-        state: Open<"sending" | "failing" | "refused">;
+        state: Open<"sending" | "failing" | "disabled" | "refused">;
         in_flight: number;
         allowed_in_flight: number;
         last_success_at: Timestamp | null;

@@ -204,7 +204,10 @@ impl State {
                 self.apply_configured(config, follow_set_by.clone(), at);
             }
             EventKind::Leased(_) => self.note_delivery(at),
-            EventKind::Paused | EventKind::Resumed | EventKind::Held { .. } => self.apply_switch(kind),
+            EventKind::Paused
+            | EventKind::PausedItself { .. }
+            | EventKind::Resumed
+            | EventKind::Held { .. } => self.apply_switch(kind),
             EventKind::Closed { at_once } => (self.closed, self.closes_at_once) = (true, *at_once),
             EventKind::Reopened => (self.closed, self.closes_at_once) = (false, false),
             EventKind::ResyncDue => {
@@ -235,8 +238,9 @@ impl State {
     fn apply_switch(&mut self, kind: &EventKind) {
         match kind {
             EventKind::Paused => self.paused = true,
+            EventKind::PausedItself { reason } => (self.paused, self.pause_reason) = (true, Some(*reason)),
             EventKind::Held { until } => self.held_until = *until,
-            _ => (self.paused, self.held_until) = (false, Time::default()),
+            _ => (self.paused, self.pause_reason, self.held_until) = (false, None, Time::default()),
         }
         self.stops = self.may_stop();
     }

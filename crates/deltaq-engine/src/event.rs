@@ -24,6 +24,7 @@ mod read;
 
 use std::sync::Arc;
 
+use deltaq_types::PauseReason;
 use serde::{Deserialize, Serialize};
 
 use super::config::Config;
@@ -171,6 +172,11 @@ pub enum EventKind {
     },
     /// No key is delivered until `Resumed`.
     Paused,
+    /// The queue has paused itself: no key is delivered until `Resumed`.
+    PausedItself {
+        /// Why.
+        reason: PauseReason,
+    },
     /// Keys are delivered again: neither a pause nor a hold stops delivery.
     Resumed,
     /// No key is delivered before this time, because a worker asked for it. A hold only replaces one that ends earlier.
@@ -337,6 +343,7 @@ impl EventKind {
             Self::Populated
             | Self::Configured { .. }
             | Self::Paused
+            | Self::PausedItself { .. }
             | Self::Resumed
             | Self::Held { .. }
             | Self::Closed { .. }

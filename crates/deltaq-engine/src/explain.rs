@@ -1,5 +1,7 @@
 //! Why a key is not delivered.
 
+use deltaq_types::PauseReason;
+
 use super::key::Key;
 use super::queue::Queue;
 use super::schedule::{HeadStart, Place, ScheduleState, Turn};
@@ -22,6 +24,8 @@ pub struct Explanation {
     pub is_paused: bool,
     /// When the hold of the queue ends.
     pub held_until: Option<Time>,
+    /// Why the queue has paused itself; `None` if it has not.
+    pub pause_reason: Option<PauseReason>,
     /// Whether workers hold as many keys as the setting `max_leased` allows.
     pub is_full: bool,
     /// When the rate of the queue lets this ready key through after the hold, if the keys ahead are delivered as soon as they may be.
@@ -70,6 +74,7 @@ impl Queue {
             has_more_ahead: before.is_some_and(|before| before > AHEAD_MAX),
             is_paused: self.state().paused,
             held_until,
+            pause_reason: self.state().pause_reason,
             is_full: self.state().is_full(),
             next_by_rate: before.and_then(|before| {
                 let from = held_until.unwrap_or(now);

@@ -72,12 +72,7 @@ impl Queue {
         if self.state().config.rate.is_none() && self.state().debt != RateDebt::default() {
             return Err(String::from("the queue has no rate, but a debt"));
         }
-        if self.state().may_stop() && !self.state().stops {
-            return Err(String::from("a pause, a hold or a limit is not asked for"));
-        }
-        if self.state().held_until > self.state().last_at.plus(Duration::from_secs(HOLD_SECS_MAX)) {
-            return Err(String::from("the queue is held for too long"));
-        }
+        self.check_stops()?;
         self.state().versions.check()?;
         self.state().lives.check_order(self.state().rv)?;
         if self.state().config.version.is_none() && self.state().versions.iter().next().is_some() {
@@ -87,6 +82,19 @@ impl Queue {
         self.check_follow()?;
         self.check_feeds()?;
         self.check_indexes()
+    }
+
+    fn check_stops(&self) -> Result<(), String> {
+        if self.state().may_stop() && !self.state().stops {
+            return Err(String::from("a pause, a hold or a limit is not asked for"));
+        }
+        if self.state().pause_reason.is_some() && !self.state().paused {
+            return Err(String::from("the queue is not paused, but has a reason of a pause"));
+        }
+        if self.state().held_until > self.state().last_at.plus(Duration::from_secs(HOLD_SECS_MAX)) {
+            return Err(String::from("the queue is held for too long"));
+        }
+        Ok(())
     }
 
     fn check_removed(&self) -> Result<(), String> {

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use deltaq_types::PauseReason;
+
 use super::apply::{Applied, Misfit, Scope};
 use super::config::Config;
 use super::delta::DeltaKind;
@@ -62,6 +64,8 @@ pub struct Status {
     pub paused: bool,
     /// When the hold that stops delivery ends.
     pub held_until: Option<Time>,
+    /// Why the queue has paused itself; `None` if it has not.
+    pub pause_reason: Option<PauseReason>,
     /// Whether the queue is closed.
     pub closed: bool,
     /// Whether the queue is closed and has nothing left to deliver or settle.
@@ -233,6 +237,12 @@ impl Queue {
         self.state.ends_pops()
     }
 
+    /// Why the queue has paused itself; `None` if it has not.
+    #[must_use]
+    pub fn pause_reason(&self) -> Option<PauseReason> {
+        self.state.pause_reason
+    }
+
     /// Whether the queue is closed, whether it is paused, and whether it is held at `now`.
     #[must_use]
     pub fn switches(&self, now: Time) -> Switches {
@@ -282,6 +292,7 @@ impl Queue {
             oldest_unacknowledged_age: self.state.oldest_change().map(|oldest| now.since(oldest.at)),
             paused: self.state.paused,
             held_until: self.state.hold_at(now),
+            pause_reason: self.state.pause_reason,
             closed: self.state.closed,
             drained: self.is_drained(),
             building_indexes: self.volatile.indexes.building(),

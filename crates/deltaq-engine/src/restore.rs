@@ -42,7 +42,7 @@ impl Restore {
         }
         state.auto_created = from.auto_created;
         state.creator = from.creator;
-        state.paused = from.paused;
+        (state.paused, state.pause_reason) = (from.paused, from.pause_reason);
         state.held_until = from.held_until;
         state.closed = from.closed;
         state.closes_at_once = from.closes_at_once;

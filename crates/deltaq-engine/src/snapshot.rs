@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use deltaq_types::PauseReason;
 use serde::{Deserialize, Serialize};
 
 use super::config::Config;
@@ -43,6 +44,9 @@ pub struct QueueState {
     /// Nothing is delivered before this time.
     #[serde(default, skip_serializing_if = "is_default")]
     pub held_until: Time,
+    /// Why the queue has paused itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause_reason: Option<PauseReason>,
     /// Whether the queue is closed.
     pub closed: bool,
     /// Whether pops of the closed queue end as soon as no key is ready.

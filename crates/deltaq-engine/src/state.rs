@@ -3,6 +3,8 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
+use deltaq_types::PauseReason;
+
 use super::config::Config;
 use super::follow::FollowPosition;
 use super::id::{Rv, Slot, Source};
@@ -42,6 +44,10 @@ pub(super) struct State {
     ///
     /// Invariant: at most [`HOLD_SECS_MAX`](super::limits::HOLD_SECS_MAX) after `last_at`.
     pub(super) held_until: Time,
+    /// Why the queue has paused itself.
+    ///
+    /// Invariant: `None` unless `paused`.
+    pub(super) pause_reason: Option<PauseReason>,
     pub(super) closed: bool,
     /// Whether pops of the closed queue end as soon as no key is ready.
     ///
@@ -95,6 +101,7 @@ impl State {
             creator: None,
             paused: false,
             held_until: Time::default(),
+            pause_reason: None,
             closed: false,
             closes_at_once: false,
             initial: InitialList::Missing,
@@ -132,6 +139,7 @@ impl State {
             creator: self.creator.clone(),
             paused: self.paused,
             held_until: self.held_until,
+            pause_reason: self.pause_reason,
             closed: self.closed,
             closes_at_once: self.closes_at_once,
             initial: self.initial,

@@ -71,6 +71,12 @@ impl Handle {
         matches!(self.lock().ended, Some(Error::QueueDeleted | Error::NotOwner))
     }
 
+    /// Whether the queue has paused itself.
+    #[must_use]
+    pub fn has_paused_itself(&self) -> bool {
+        self.lock().queue.pause_reason().is_some()
+    }
+
     /// The number of ready keys.
     #[must_use]
     pub fn ready(&self) -> usize {

@@ -75,6 +75,6 @@ pub use self::timestamp::{LAST_US, Timestamp};
 pub use self::watch::WatchRow;
 pub use self::words::{
     DeltaType, DiffOmission, DiffOp, Durability, EventName, ExpiredReason, FollowReason, FollowState,
-    GrantVerb, HoldReason, IndexState, ItemState, LeaseOutcome, NodeStatus, PushState, RowType, SettleResult,
-    StoreKind,
+    GrantVerb, HoldReason, IndexState, ItemState, LeaseOutcome, NodeStatus, PauseReason, PushState, RowType,
+    SettleResult, StoreKind,
 };

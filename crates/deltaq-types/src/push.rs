@@ -4,7 +4,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 use super::duration::DurationText;
-use super::range::{self, HOUR, SEC};
+use super::range::{self, CENTURY, HOUR, SEC};
 use super::terms::Span;
 
 /// Maximum length of the URL in bytes.
@@ -57,6 +57,10 @@ pub struct Push {
     #[serde(default = "reject_statuses", deserialize_with = "statuses")]
     #[schema(required = true, value_type = Vec<u64>, max_items = 32)]
     pub reject_statuses: Vec<u16>,
+    /// How long the endpoint may fail without a success before the queue pauses itself; 0s for any time.
+    #[serde(default = "disable_after", deserialize_with = "range::span::<0, CENTURY, _>")]
+    #[schema(required = true, value_type = Span)]
+    pub disable_after: DurationText,
 }
 
 /// The form of a pushed request.
@@ -95,6 +99,10 @@ fn retry() -> Vec<DurationText> {
 
 fn reject_statuses() -> Vec<u16> {
     vec![400, 422]
+}
+
+const fn disable_after() -> DurationText {
+    DurationText::from_secs(5 * 24 * 3_600)
 }
 
 fn url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{FollowReason, FollowState, PushState, QueueSettings, Timestamp};
+use super::{FollowReason, FollowState, PauseReason, PushState, QueueSettings, Timestamp};
 
 /// A queue.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -94,6 +94,10 @@ pub struct QueueStatus {
     #[serde(default)]
     #[schema(required = true)]
     pub held_until: Option<Timestamp>,
+    /// Why the queue has paused itself; null if it has not.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub pause_reason: Option<PauseReason>,
     /// Whether the queue is closed: pops drain it.
     pub closed: bool,
     /// Whether the queue is closed and no key is ready, delayed or leased.

@@ -466,6 +466,7 @@ impl QueueSettings {
         "push.max_in_flight",
         "push.retry",
         "push.reject_statuses",
+        "push.disable_after",
         "schema",
         "prune",
         "ignore",

@@ -140,12 +140,21 @@ words! {
         /// The follower takes nothing, because the followed queue can't be read or the follower can't be changed.
         Waiting = "waiting",
     }
+    /// Why a queue has paused itself.
+    PauseReason {
+        /// The endpoint of the setting `push` has answered 410: it is gone for good.
+        EndpointGone = "endpoint_gone",
+        /// The endpoint of the setting `push` has failed for as long as `disable_after`.
+        EndpointFailing = "endpoint_failing",
+    }
     /// What the sender of a queue with the setting `push` does.
     PushState {
         /// It sends.
         Sending = "sending",
         /// The endpoint has failed repeatedly. One request at a time tests whether it works again.
         Failing = "failing",
+        /// It sends nothing, because the queue has paused itself.
+        Disabled = "disabled",
         /// It sends nothing, because the server's settings do not permit the URL or have not the secrets.
         Refused = "refused",
     }

@@ -7,7 +7,7 @@ use deltaq_engine::schedule::{Lease, Place, ScheduleState};
 use deltaq_engine::snapshot::KeyState;
 use deltaq_engine::time::Time;
 use deltaq_service::{Handle, Moment};
-use deltaq_types::{ExplainDocument, HoldReason};
+use deltaq_types::{ExplainDocument, HoldReason, PauseReason};
 
 use super::{read, timestamp};
 
@@ -148,7 +148,13 @@ fn ready(explanation: &Explanation, moment: Moment) -> (HoldReason, String) {
         format!("{ahead} other keys are")
     };
     if explanation.is_paused {
-        return (HoldReason::Paused, format!("it is ready, and the queue is paused; {keys} ahead of it"));
+        let why = match explanation.pause_reason {
+            Some(PauseReason::EndpointGone) => " by itself, because its endpoint is gone (410)",
+            Some(_) => " by itself, because its endpoint has failed for too long",
+            None => "",
+        };
+        let sentence = format!("it is ready, and the queue is paused{why}; {keys} ahead of it");
+        return (HoldReason::Paused, sentence);
     }
     if let Some(until) = explanation.held_until {
         let until = timestamp(moment.wall(until));

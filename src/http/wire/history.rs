@@ -90,6 +90,7 @@ fn name(kind: &EventKind) -> Option<EventName> {
         EventKind::Populated
         | EventKind::Configured { .. }
         | EventKind::Paused
+        | EventKind::PausedItself { .. }
         | EventKind::Resumed
         | EventKind::Held { .. }
         | EventKind::Closed { .. }

@@ -42,6 +42,7 @@ pub fn status(document: &Document) -> QueueStatus {
         oldest_unacknowledged_age_ms: status.oldest_unacknowledged_age.map_or(0, millis),
         paused: status.paused,
         held_until: status.held_until.map(|until| timestamp(moment.wall(until))),
+        pause_reason: status.pause_reason,
         closed: status.closed,
         drained: status.drained,
         building_indexes: status.building_indexes.iter().map(ToString::to_string).collect(),

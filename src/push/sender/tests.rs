@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use deltaq_types::Push;
 use parking_lot::Mutex;
@@ -94,4 +96,31 @@ async fn every_address_of_an_answer_is_checked() {
     let received = sends(&["127.0.0.9/32"], &[&["127.0.0.9", "127.0.0.1"]], port).await;
     assert!(matches!(&received[0], Answer::None { .. }) && !is_forbidden(&received[0]), "{received:?}");
     assert_eq!(*count.lock(), 0);
+}
+
+/// Ends the look-ups of the test, and counts those that have begun.
+static END: Barrier = Barrier::new(LOOKUPS_MAX + 1);
+static BEGUN: AtomicUsize = AtomicUsize::new(0);
+
+#[tokio::test]
+async fn look_ups_that_were_given_up_keep_their_place_until_they_end() {
+    let lookup = bounded(|_name| {
+        if BEGUN.fetch_add(1, Ordering::SeqCst) < LOOKUPS_MAX {
+            END.wait();
+        }
+        Ok(Vec::new())
+    });
+    for begun in 1..=LOOKUPS_MAX {
+        let mut found = lookup("shop.example".to_owned());
+        while BEGUN.load(Ordering::SeqCst) < begun {
+            assert!(futures_util::poll!(&mut found).is_pending());
+            tokio::task::yield_now().await;
+        }
+    }
+    // All were dropped, and none has ended.
+    let mut waits = lookup("shop.example".to_owned());
+    assert!(futures_util::poll!(&mut waits).is_pending());
+    assert_eq!(BEGUN.load(Ordering::SeqCst), LOOKUPS_MAX);
+    END.wait();
+    assert!(waits.await.unwrap().is_empty());
 }

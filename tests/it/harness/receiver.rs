@@ -26,7 +26,10 @@ pub(crate) struct Hook {
     /// The headers, with names in lower case.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
+    /// The other end of the connection.
+    pub(crate) peer: SocketAddr,
     stream: TcpStream,
+    requests: mpsc::Sender<Self>,
 }
 
 impl Receiver {
@@ -35,13 +38,8 @@ impl Receiver {
         let address = listener.local_addr().expect("an address");
         let (sender, hooks) = mpsc::channel(REQUESTS);
         let accepting = spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let sender = sender.clone();
-                spawn(async move {
-                    if let Some(hook) = read(stream).await {
-                        let _ended = sender.send(hook).await;
-                    }
-                });
+            while let Ok((stream, peer)) = listener.accept().await {
+                spawn(receive(stream, peer, sender.clone()));
             }
         });
         Self { address, hooks, accepting: accepting.abort_handle() }
@@ -68,8 +66,14 @@ impl Drop for Receiver {
     }
 }
 
+async fn receive(stream: TcpStream, peer: SocketAddr, requests: mpsc::Sender<Hook>) {
+    if let Some(hook) = read(stream, peer, requests.clone()).await {
+        let _ended = requests.send(hook).await;
+    }
+}
+
 /// Reads one request of a connection.
-async fn read(mut stream: TcpStream) -> Option<Hook> {
+async fn read(mut stream: TcpStream, peer: SocketAddr, requests: mpsc::Sender<Hook>) -> Option<Hook> {
     let (mut bytes, mut piece) = (Vec::new(), vec![0; 64 << 10]);
     let head = loop {
         if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -92,7 +96,7 @@ async fn read(mut stream: TcpStream) -> Option<Hook> {
         let read = stream.read(&mut piece).await.ok().filter(|read| *read > 0)?;
         body.extend_from_slice(&piece[..read]);
     }
-    Some(Hook { target, headers, body, stream })
+    Some(Hook { target, headers, body, peer, stream, requests })
 }
 
 impl Hook {
@@ -122,6 +126,14 @@ impl Hook {
         let head =
             format!("HTTP/1.1 {status} x\r\n{headers}content-length: {length}\r\nconnection: close\r\n\r\n");
         self.bytes(format!("{head}{body}").as_bytes()).await;
+    }
+
+    /// Answers, and reads the next request of the connection.
+    pub(crate) async fn answer_and_stay(mut self, status: u16, body: &str) {
+        let length = body.len();
+        self.bytes_more(format!("HTTP/1.1 {status} x\r\ncontent-length: {length}\r\n\r\n{body}").as_bytes())
+            .await;
+        spawn(receive(self.stream, self.peer, self.requests));
     }
 
     /// Sends any bytes, and closes the connection.

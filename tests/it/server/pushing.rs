@@ -4,14 +4,19 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 
 use axum::http::HeaderMap;
+use deltaq::config::access::Verb;
 use deltaq::config::{PushSecret, Settings};
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;
 use tempfile::TempDir;
 
 use super::{QUEUE, object, objects, status};
+use crate::access::token;
 use crate::harness::receiver::{Hook, Receiver};
 use crate::harness::{Service, within};
+
+mod answers;
+mod outage;
 
 /// A secret, and another one that no queue of these tests may use.
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
@@ -19,8 +24,13 @@ const OTHER: &str = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX";
 
 /// A server that may push to 127.0.0.1.
 async fn service() -> (Service, TempDir) {
+    service_with(|_| {}).await
+}
+
+async fn service_with(more: impl FnOnce(&mut Settings)) -> (Service, TempDir) {
     let folder = tempfile::tempdir().expect("a folder");
     let edit = |settings: &mut Settings| {
+        more(settings);
         settings.push.allow = vec!["http://127.0.0.1:*".to_owned()];
         settings.push.allow_networks = vec!["127.0.0.0/8".parse().expect("a network")];
         for (name, text, queues) in [("shop", SECRET, "q*"), ("other", OTHER, "elsewhere")] {
@@ -57,6 +67,18 @@ async fn reaches(service: &Service, pointer: &str, value: Value) {
         }
     })
     .await;
+}
+
+async fn metrics(service: &Service) -> String {
+    let mut client = crate::harness::Client::connect(service.metrics).await;
+    client.call("GET", "/metrics", &Value::Null).await.text
+}
+
+/// The number of requests with this result.
+async fn results(service: &Service, result: &str) -> String {
+    let page = metrics(service).await;
+    let start = format!("deltaq_push_requests_total{{queue=\"q\",result=\"{result}\"}} ");
+    page.lines().find_map(|line| line.strip_prefix(&start)).expect("the result has a series").to_owned()
 }
 
 async fn parked(service: &Service) -> Value {
@@ -410,6 +432,24 @@ async fn what_the_server_does_not_permit_is_refused() {
 }
 
 #[tokio::test]
+async fn a_token_that_sets_push_needs_consume() {
+    let (service, _folder) = service_with(|settings| {
+        let consumer = [Verb::Admin, Verb::Consume, Verb::Read];
+        settings.access.tokens =
+            vec![token("admin", &[Verb::Admin, Verb::Read], "*"), token("consumer", &consumer, "*")];
+    })
+    .await;
+    let push = |url: &str| json!({"push": {"url": url, "format": "raw"}});
+    let mut client = service.client().await;
+    client.call_as("admin", "PUT", QUEUE, &push("http://127.0.0.1:9/")).await.problem("forbidden");
+    client.call_as("admin", "PUT", QUEUE, &json!({})).await.ok();
+    client.call_as("admin", "PATCH", QUEUE, &push("http://127.0.0.1:9/")).await.problem("forbidden");
+    client.call_as("consumer", "PATCH", QUEUE, &push("http://127.0.0.1:9/")).await.ok();
+    client.call_as("admin", "PATCH", QUEUE, &json!({"max_failures": 7})).await.ok();
+    client.call_as("admin", "PATCH", QUEUE, &push("http://127.0.0.1:10/")).await.problem("forbidden");
+}
+
+#[tokio::test]
 async fn the_metrics_count_requests_and_no_reply_has_a_secret() {
     let (service, _folder) = service().await;
     let mut receiver = Receiver::start().await;
@@ -419,18 +459,16 @@ async fn the_metrics_count_requests_and_no_reply_has_a_secret() {
         receiver.next().await.answer(status, "").await;
     }
     reaches(&service, "/known", json!(2)).await;
-    let page = crate::harness::Client::connect(service.metrics)
-        .await
-        .call("GET", "/metrics", &Value::Null)
-        .await
-        .text;
+    let page = metrics(&service).await;
     for line in [
         "deltaq_push_requests_total{queue=\"q\",result=\"ok\"} 2",
         "deltaq_push_requests_total{queue=\"q\",result=\"rejected\"} 1",
         "deltaq_push_requests_total{queue=\"q\",result=\"failed\"} 1",
+        "deltaq_push_requests_total{queue=\"q\",result=\"held\"} 0",
         "deltaq_push_requests_total{queue=\"q\",result=\"no_answer\"} 0",
         "deltaq_push_state{queue=\"q\",state=\"sending\"} 1",
         "deltaq_push_state{queue=\"q\",state=\"failing\"} 0",
+        "deltaq_push_state{queue=\"q\",state=\"disabled\"} 0",
         "deltaq_push_in_flight{queue=\"q\"} 0",
         "deltaq_push_request_duration_seconds_count{queue=\"q\"} 4",
     ] {

@@ -4,6 +4,8 @@ use std::collections::HashSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use deltaq_types::PauseReason;
+
 use super::{KeySelection, Progress, Purged, SelectedKeys};
 use crate::config::Config;
 use crate::event::EventKind;
@@ -66,6 +68,14 @@ impl Queue {
         let is_held = !paused && self.state().hold_at(now).is_some();
         if self.state().paused != paused || is_held {
             self.emit(now, if paused { EventKind::Paused } else { EventKind::Resumed });
+        }
+    }
+
+    /// Pauses delivery because the queue can't deliver. A queue that is paused already stays as it is.
+    pub fn pause_itself(&mut self, now: Time, reason: PauseReason) {
+        let now = self.advance(now);
+        if !self.state().paused {
+            self.emit(now, EventKind::PausedItself { reason });
         }
     }
 

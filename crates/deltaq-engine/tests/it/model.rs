@@ -12,7 +12,7 @@ use deltaq_engine::command::Outcome;
 use deltaq_engine::config::Config;
 use deltaq_engine::delta::DeltaKind;
 use deltaq_engine::rate_limit::BucketLevel;
-use deltaq_types::Mode;
+use deltaq_types::{Mode, PauseReason};
 
 mod debounce;
 mod events;
@@ -261,6 +261,7 @@ pub(crate) struct Model {
     pub(crate) paused: bool,
     /// Before this time nothing is delivered.
     pub(crate) held_until: Micros,
+    pub(crate) pause_reason: Option<PauseReason>,
     pub(crate) closed: bool,
     pub(crate) closes_at_once: bool,
     /// An aborted first Replace: the queue is not synced until the next Replace has ended.
@@ -297,6 +298,7 @@ impl Model {
             populated: false,
             paused: false,
             held_until: 0,
+            pause_reason: None,
             closed: false,
             closes_at_once: false,
             aborted: false,

@@ -13,6 +13,7 @@ use deltaq_engine::time::Time;
 use deltaq_engine::trace::Trace;
 use deltaq_engine::{Queue, ScanCursor, Seed};
 use deltaq_journal::Commit;
+use deltaq_types::PauseReason;
 
 use super::long_command::{STEP_KEYS, compare};
 use crate::Error;
@@ -167,7 +168,18 @@ impl Handle {
     /// # Errors
     /// [`Error::QueueDeleted`] or [`Error::Journal`].
     pub async fn set_paused(self: &Arc<Self>, paused: bool) -> Result<(), Error> {
-        self.command(|queue, now| queue.set_paused(now, paused)).await
+        self.command(|queue, now| queue.set_paused(now, paused)).await?;
+        // Its report says whether the queue has paused itself.
+        self.push_task().wake.notify_one();
+        Ok(())
+    }
+
+    /// Stops delivery because the queue can't deliver.
+    ///
+    /// # Errors
+    /// [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn pause_itself(self: &Arc<Self>, reason: PauseReason) -> Result<(), Error> {
+        self.command(|queue, now| queue.pause_itself(now, reason)).await
     }
 
     /// Closes the queue. If `at_once` is true, pops end as soon as no key is ready.

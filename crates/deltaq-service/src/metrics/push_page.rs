@@ -12,12 +12,13 @@ use super::pushes::{BOUNDS_US, PushReport};
 use super::queues::Sample;
 
 /// The words of the label `result`, in the order of [`PushResult`](super::PushResult).
-const RESULTS: [&str; 4] = ["ok", "rejected", "failed", "no_answer"];
+const RESULTS: [&str; 5] = ["ok", "rejected", "held", "failed", "no_answer"];
 const REQUESTS: &str = "deltaq_push_requests_total";
 const DURATION: &str = "deltaq_push_request_duration_seconds";
 const STATE: &str = "deltaq_push_state";
 /// The states that `deltaq_push_state` shows.
-const STATES: [PushState; 3] = [PushState::Sending, PushState::Failing, PushState::Refused];
+const STATES: [PushState; 4] =
+    [PushState::Sending, PushState::Failing, PushState::Disabled, PushState::Refused];
 
 /// Name, value and help text of a gauge.
 type Gauge = (&'static str, fn(&PushReport) -> Option<f64>, &'static str);
@@ -63,7 +64,8 @@ pub(super) fn write(text: &mut String, samples: &[Sample]) {
         write_distribution(text, DURATION, &labels(queue), &bounds, &report.pushes.took);
     }
     text.push('\n');
-    head(text, STATE, "gauge", "1 for what the sender of the queue does: sending, failing or refused.");
+    let help = "1 for what the sender of the queue does: sending, failing, disabled or refused.";
+    head(text, STATE, "gauge", help);
     for (queue, report) in &rows {
         for state in STATES {
             let is_state = u8::from(report.state == state);

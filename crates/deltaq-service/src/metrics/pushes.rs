@@ -11,7 +11,7 @@ use super::durations::Distribution;
 pub(super) const BOUNDS_US: [u64; 10] =
     [5_000, 25_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000, 15_000_000, 60_000_000];
 /// Number of results.
-const RESULTS: usize = 4;
+const RESULTS: usize = 5;
 
 /// What the task does, and what it has done.
 #[derive(Clone, Debug)]
@@ -37,6 +37,8 @@ pub enum PushResult {
     Ok,
     /// The endpoint has refused the key for good.
     Rejected,
+    /// The endpoint has asked for a pause.
+    Held,
     /// The endpoint answered with another status.
     Failed,
     /// There was no whole answer.
@@ -66,10 +68,11 @@ pub(super) struct Pushes {
 impl PushReport {
     /// Counts a request.
     pub(crate) fn count(&mut self, result: PushResult, took: Duration) {
-        let [ok, rejected, failed, no_answer] = &mut self.pushes.results;
+        let [ok, rejected, held, failed, no_answer] = &mut self.pushes.results;
         *match result {
             PushResult::Ok => ok,
             PushResult::Rejected => rejected,
+            PushResult::Held => held,
             PushResult::Failed => failed,
             PushResult::NoAnswer => no_answer,
         } += 1;

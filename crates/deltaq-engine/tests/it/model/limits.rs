@@ -2,6 +2,7 @@
 
 use super::{Item, Micros, Model};
 use deltaq_engine::rate::Rate;
+use deltaq_types::PauseReason;
 
 const HOUR: Micros = 3_600_000_000;
 /// The time that a rate has for one key, in units of which a microsecond has as many as a thousand seconds have keys.
@@ -62,7 +63,15 @@ impl Model {
             self.paused = paused;
         }
         if !paused {
-            self.held_until = 0;
+            (self.pause_reason, self.held_until) = (None, 0);
+        }
+    }
+
+    pub(crate) fn pause_itself(&mut self, now: Micros, reason: PauseReason) {
+        let now = self.advance(now);
+        if !self.paused {
+            self.event(now);
+            (self.paused, self.pause_reason) = (true, Some(reason));
         }
     }
 

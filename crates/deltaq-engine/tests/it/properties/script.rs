@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use deltaq_engine::command::DefaultLimit;
 use deltaq_engine::delta::DeltaKind;
-use deltaq_types::Mode;
+use deltaq_types::{Mode, PauseReason};
 use fastrand::Rng;
 
 use crate::model::{Content, Label, Micros, ModelCall, ModelReplace, Name, OBJECTS, SENT_OBJECTS, Traced};
@@ -89,6 +89,7 @@ pub(crate) enum Command {
     Seed(Vec<(Name, Content, Label)>),
     Forget(Vec<Name>),
     Pause(bool),
+    PauseItself(PauseReason),
     Close { closed: bool, at_once: bool },
     Configure(Change),
     Wait,
@@ -117,6 +118,7 @@ impl Command {
             Self::Seed(_) => "seed",
             Self::Forget(_) => "forget",
             Self::Pause(_) => "pause or resume",
+            Self::PauseItself(_) => "pause itself",
             Self::Close { .. } => "close or reopen",
             Self::Configure(_) => "configure",
             Self::Wait => "wait",
@@ -498,7 +500,10 @@ impl Generator {
                 self.many(4, |generator| (generator.key(), generator.content(), generator.label())),
             ),
             12 => Command::Forget(self.some_keys()),
-            13 => Command::Pause(self.one_in(3)),
+            13 => match self.one_in(3) {
+                true if self.traces.bool() => Command::PauseItself(PauseReason::EndpointGone),
+                paused => Command::Pause(paused),
+            },
             14 => {
                 let closed = self.one_in(3);
                 Command::Close { closed, at_once: closed && self.traces.bool() }

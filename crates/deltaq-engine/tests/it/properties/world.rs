@@ -168,6 +168,11 @@ impl World {
                 self.model.set_paused(self.now, *paused);
                 Ok(())
             }
+            Command::PauseItself(reason) => {
+                self.engine.pause_itself(time(self.now), *reason);
+                self.model.pause_itself(self.now, *reason);
+                Ok(())
+            }
             Command::Close { closed, at_once } => {
                 if *at_once {
                     self.engine.close_at_once(time(self.now));
@@ -497,6 +502,7 @@ impl World {
         same("rv", status.resource_version.get(), model.rv)?;
         same("auto_created", self.engine.is_auto_created(), model.auto_created)?;
         let flags = [status.paused, status.closed, status.drained];
+        same("pause reason", status.pause_reason, model.pause_reason)?;
         same("paused, closed, drained", flags, [model.paused, model.closed, model.is_drained()])?;
         let held_until = Some(time(model.held_until)).filter(|until| *until > time(now));
         same("held until", status.held_until, held_until)?;

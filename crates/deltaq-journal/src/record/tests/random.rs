@@ -31,6 +31,7 @@ use deltaq_engine::snapshot::{
 use deltaq_engine::time::Time;
 use deltaq_engine::trace::{Trace, TraceContext};
 use deltaq_engine::view::Passage;
+use deltaq_types::PauseReason;
 use deltaq_types::range::CENTURY;
 use fastrand::Rng;
 
@@ -181,8 +182,12 @@ impl Dice {
         }
     }
 
+    fn pause_reason(&mut self) -> PauseReason {
+        self.of(&[PauseReason::EndpointGone, PauseReason::EndpointFailing])
+    }
+
     fn event_kind(&mut self) -> EventKind {
-        match self.0.u32(0..28) {
+        match self.0.u32(0..29) {
             0 => EventKind::Appended(self.appended()),
             1 => EventKind::Queued(Queued {
                 key: self.key(),
@@ -223,6 +228,7 @@ impl Dice {
             21 => EventKind::ReplaceStarted { source: self.maybe(Self::name), first: self.0.bool() },
             22 => EventKind::Followed { position: self.follow_position() },
             25 => EventKind::Held { until: self.time() },
+            27 => EventKind::PausedItself { reason: self.pause_reason() },
             24 => EventKind::Renumbered { source: self.name(), sequence: self.maybe(Self::number) },
             _ => EventKind::ReplaceEnded(ReplaceEnded {
                 source: self.maybe(Self::name),
@@ -400,6 +406,7 @@ impl Dice {
             creator: self.maybe(Self::name),
             paused: self.0.bool(),
             held_until: self.time(),
+            pause_reason: self.maybe(Self::pause_reason),
             closed: self.0.bool(),
             closes_at_once: self.0.bool(),
             initial: self.of(&[

@@ -35,7 +35,7 @@ use deltaq_engine::time::Time;
 use deltaq_engine::trace::{Trace, TraceContext};
 use deltaq_engine::view::View;
 use deltaq_types::name::{Incarnation, Name};
-use deltaq_types::{Bucket, Mode, Push, PushFormat, PushPayload, RawObject, Retention};
+use deltaq_types::{Bucket, Mode, PauseReason, Push, PushFormat, PushPayload, RawObject, Retention};
 
 use crate::record::Identity;
 use crate::store::QueueId;
@@ -180,6 +180,7 @@ pub(super) fn kinds() -> Vec<EventKind> {
         EventKind::Configured { config: Arc::new(full_config()), follow_set_by: Some("tenant".into()) },
         EventKind::Configured { config: Arc::new(admitting_config()), follow_set_by: None },
         EventKind::Paused,
+        EventKind::PausedItself { reason: PauseReason::EndpointGone },
         EventKind::Resumed,
         EventKind::Held { until: at(43) },
         EventKind::Closed { at_once: false },
@@ -301,6 +302,7 @@ pub(super) fn full_config() -> Config {
             max_in_flight: 9,
             retry: vec![Duration::from_secs(10).into()],
             reject_statuses: vec![404],
+            disable_after: Duration::from_hours(11).into(),
         })),
         admission: None,
     }
@@ -439,6 +441,7 @@ fn new_queue_state() -> QueueState {
         creator: None,
         paused: false,
         held_until: Time::default(),
+        pause_reason: None,
         closed: false,
         closes_at_once: false,
         initial: InitialList::Missing,
@@ -492,6 +495,7 @@ pub(super) fn queue_states() -> Vec<QueueState> {
         creator: Some("erp".into()),
         paused: true,
         held_until: at(43),
+        pause_reason: Some(PauseReason::EndpointFailing),
         closed: true,
         closes_at_once: true,
         initial: InitialList::Aborted { populated: true },

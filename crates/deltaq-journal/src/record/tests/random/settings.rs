@@ -157,6 +157,7 @@ impl Dice {
             max_in_flight: self.0.u64(1..=256),
             retry: self.list(|dice| span(dice, 0, HOUR)),
             reject_statuses: self.list(|dice| dice.0.u16(400..500)),
+            disable_after: span(self, 0, HOUR),
         }
     }
 }
