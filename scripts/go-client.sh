@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks clients/go and clients/go/clientgo: format, vet, tests and examples with the race detector, and the scenarios of all clients. With --all, which
+# Checks clients/go, clients/go/clientgo and clients/go/otel: format, vet, tests and examples with the race detector, and the scenarios of all clients. With --all, which
 # takes minutes to build, also staticcheck, clients/go/controllerruntime, and tests and examples of client-go on queues of deltaq. DELTAQ_BIN is the
 # server; without it, target/debug/deltaq is built.
 set -euo pipefail
@@ -34,7 +34,7 @@ if [ -n "$unformatted" ]; then
     echo "gofmt would change: $unformatted" >&2
     exit 1
 fi
-modules=(. clientgo)
+modules=(. clientgo otel)
 if [ "${1:-}" = --all ]; then
     modules+=(controllerruntime)
     GOBIN=$tools go install "$staticcheck"
