@@ -29,12 +29,12 @@ impl ReadyFile {
     /// # Errors
     /// [`Error::ReadyFile`].
     pub fn write(&self, server: &Server) -> Result<(), Error> {
-        let mut addresses = serde_json::json!({ "api": server.api, "metrics": server.metrics });
-        if let Some(http2) = server.http2 {
-            addresses["http2"] = serde_json::json!(http2);
-        }
-        let text = addresses.to_string();
-        self.write_whole(&(text + "\n")).map_err(|source| self.failed(source))
+        let (api, metrics) = (server.api, server.metrics);
+        let addresses = match server.http2 {
+            None => serde_json::json!({ "api": api, "metrics": metrics }),
+            Some(http2) => serde_json::json!({ "api": api, "metrics": metrics, "http2": http2 }),
+        };
+        self.write_whole(&(addresses.to_string() + "\n")).map_err(|source| self.failed(source))
     }
 
     fn failed(&self, source: io::Error) -> Error {
