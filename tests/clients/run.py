@@ -38,7 +38,7 @@ CLIENTS: dict[str, tuple[list[str], dict[str, str]]] = {
 }
 
 # What a client does not have: the beginnings of the names of its scenarios.
-MISSING: dict[str, tuple[str, ...]] = {"rust": ("breaker",), "typescript": ("reflector",)}
+MISSING: dict[str, tuple[str, ...]] = {"typescript": ("reflector",)}
 
 
 def run(name: str, options: argparse.Namespace) -> str | None:

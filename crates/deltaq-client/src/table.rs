@@ -67,7 +67,7 @@ fn builders() -> Vec<&'static str> {
         Add::head_start("1m"); Add::traceparent("t"); Pop::wait(second); Pop::max(1); Pop::lease_duration(second);
         Pop::worker("w"); Pop::with_known(); Pop::with_diff(); GetObject::min_resource_version(1);
         Worker::name("w"); Worker::concurrency(1); Worker::batch(1); Worker::lease_duration(second); Worker::wait(second);
-        Worker::grace(second); Worker::with_known(); Worker::with_diff();
+        Worker::grace(second); Worker::breaker(1); Worker::with_known(); Worker::with_diff();
     };
     let settings = methods! { PutSettings::if_match("e"); PutSettings::if_absent(); };
     let generic = methods! {

@@ -8,6 +8,7 @@
 //! Invariant: a handler runs only while the worker holds its lease, as far as the worker can know. After that,
 //! [`Job::is_lost`] is true.
 
+mod breaker;
 mod calls;
 mod job;
 mod leases;
@@ -45,6 +46,7 @@ pub struct Worker {
     settles_at_once: bool,
     until_empty: bool,
     grace: Duration,
+    breaker: Option<usize>,
     observer: Observer,
 }
 
@@ -85,6 +87,17 @@ pub enum Notice<'a> {
         /// The message of the panic.
         message: &'a str,
     },
+    /// Keys in a row have failed, so the worker pauses ([`Worker::breaker`]).
+    Paused {
+        /// The failures since the last success.
+        failures: u32,
+        /// How long the worker waits before it tries one key.
+        pause: Duration,
+        /// The error of the last failure.
+        error: Option<&'a str>,
+    },
+    /// The key that was tried after a pause has succeeded, so the worker goes on.
+    Resumed,
 }
 
 /// What a worker has done.
@@ -105,6 +118,8 @@ pub struct WorkerReport {
     pub unconfirmed: u64,
     /// Handlers that panicked.
     pub panics: u64,
+    /// Pauses by [`Worker::breaker`].
+    pub pauses: u64,
 }
 
 impl Queue {
@@ -123,6 +138,7 @@ impl Queue {
             settles_at_once: false,
             until_empty: false,
             grace: Duration::from_secs(30),
+            breaker: None,
             observer: Arc::new(|_| {}),
         }
     }
@@ -206,6 +222,16 @@ impl Worker {
         self
     }
 
+    /// The number of failures in a row, of different keys, that pause the worker, from 1 to 1,000; by default, nothing
+    /// pauses it. A nack is a failure, also by an error or a panic; a key that is done or rejected ends the row. After a
+    /// pause of 1 s the worker tries one key; each further failure doubles the pause, up to 1 minute, and a success ends
+    /// it.
+    #[must_use]
+    pub fn breaker(mut self, failures: usize) -> Self {
+        self.breaker = Some(failures.clamp(1, breaker::LIMIT_MAX));
+        self
+    }
+
     /// Calls a function with each notice. The function must not block.
     #[must_use]
     pub fn on_notice(mut self, observer: impl Fn(&Notice<'_>) + Send + Sync + 'static) -> Self {
@@ -245,6 +271,7 @@ impl fmt::Debug for Worker {
             .field("lease_duration", &self.lease_duration)
             .field("wait", &self.wait)
             .field("grace", &self.grace)
+            .field("breaker", &self.breaker)
             .field("with_known", &self.with_known)
             .field("with_diff", &self.with_diff)
             .finish_non_exhaustive()

@@ -35,7 +35,12 @@ pub(crate) async fn run(queue: Queue, stop: CancellationToken) -> Result<(), Fai
     if let Some(lease) = duration_setting("LEASE")? {
         worker = worker.lease_duration(lease);
     }
+    if let Some(breaker) = setting("BREAKER") {
+        worker = worker.breaker(breaker.parse()?);
+    }
     let worker = worker.on_notice(|notice| match notice {
+        Notice::Paused { .. } => eprintln!("the worker pauses: {notice:?}"),
+        Notice::Resumed => eprintln!("the worker goes on"),
         Notice::QueueNotFound { queue } => eprintln!("queue {queue} does not exist yet"),
         notice => eprintln!("{notice:?}"),
     });

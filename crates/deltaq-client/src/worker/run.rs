@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::breaker::{Breaker, Change};
 use super::calls::{Extended, Pop, is_without_queue};
 use super::job::{Job, Loss, Outcome};
 use super::leases::{Held, Leases, Slot};
@@ -48,6 +49,7 @@ pub(super) struct Run<'w, H> {
     settle: Option<Settling<'w>>,
     extend: Option<Calling<'w, Extended>>,
     extend_backoff: Backoff,
+    breaker: Breaker,
     /// Whether keys may have become ready since the last pop found none.
     may_have_keys: bool,
     stopping: Option<Stopping>,
@@ -88,6 +90,7 @@ where
             settle: None,
             extend: None,
             extend_backoff: Backoff::new(first, max),
+            breaker: Breaker::new(worker.breaker),
             may_have_keys: true,
             stopping: None,
             report: WorkerReport::default(),
@@ -104,6 +107,7 @@ where
                 break;
             }
             let (next_lease, end) = (self.leases.next_at(), self.next_end());
+            let next_try = self.breaker.next_at(Instant::now());
             tokio::select! {
                 biased;
                 () = stop.cancelled(), if self.stopping.is_none() => self.stop(None),
@@ -112,6 +116,7 @@ where
                 popped = calling(self.pop.as_mut().map(|(_, call)| call)) => self.popped(popped),
                 settled = calling(self.settle.as_mut().map(|(_, call)| call)) => self.settled(settled),
                 extended = calling(self.extend.as_mut()) => self.extended(extended),
+                () = until(next_try) => {}
                 () = until(end) => {
                     if self.end_of_grace() {
                         break;
@@ -128,11 +133,12 @@ where
     }
 
     fn start_handlers(&mut self) {
-        while self.handlers.len() < self.worker.concurrency {
+        while self.handlers.len() < self.worker.concurrency && self.breaker.may_start(Instant::now()) {
             let Some((slot, job)) = self.waiting.pop_front() else { return };
             if !self.leases.is_held(slot) {
                 continue;
             }
+            self.breaker.started(slot);
             let handler = self.handler.clone();
             let has_deltas = job.newest().is_some();
             let work = async move {
@@ -150,13 +156,14 @@ where
     fn start_calls(&mut self) -> Result<(), Error> {
         let worker = self.worker;
         let free = worker.concurrency.saturating_sub(self.handlers.len());
-        let has_room = self.waiting.is_empty() && free > 0;
+        let has_room = self.waiting.is_empty() && free > 0 && self.breaker.may_start(Instant::now());
         let may_have_keys = self.may_have_keys || !worker.until_empty;
         if self.stopping.is_none() && self.pop.is_none() && has_room && may_have_keys {
+            let room = if self.breaker.is_paused() { 1 } else { POP_MAX };
             let pop = if worker.settles_at_once {
-                Pop::new(POP_MAX.min(free as u64), Vec::new())?
+                Pop::new(room.min(free as u64), Vec::new())?
             } else {
-                Pop::new(worker.keys_of_pop(), self.next_settles())?
+                Pop::new(room.min(worker.keys_of_pop()), self.next_settles())?
             };
             let pop = Arc::new(pop);
             self.may_have_keys = false;
@@ -191,13 +198,32 @@ where
     }
 
     fn handler_ended(&mut self, ended: Ended) {
-        let Some(held) = self.leases.take(ended.slot) else { return };
+        let Some(held) = self.leases.take(ended.slot) else {
+            self.attend_breaker(ended.slot, "", &Outcome::Release.settle(String::new()));
+            return;
+        };
         let outcome = ended.outcome.unwrap_or_else(|message| {
             self.report.panics += 1;
             self.worker.notice(&Notice::Panicked { key: &held.key, message: &message });
             Outcome::nack(format!("panic: {message}"))
         });
-        self.settles.push(outcome.settle(held.lease_id));
+        let settle = outcome.settle(held.lease_id);
+        self.attend_breaker(ended.slot, &held.key, &settle);
+        self.settles.push(settle);
+    }
+
+    /// Notes how a handler has ended. If the worker pauses, it returns the keys whose handlers have not begun.
+    fn attend_breaker(&mut self, slot: Slot, key: &str, settle: &SettleCall) {
+        let notice = match self.breaker.ended(Instant::now(), slot, key, settle.how) {
+            None => return,
+            Some(Change::Resumed) => Notice::Resumed,
+            Some(Change::Paused { failures, pause }) => {
+                self.report.pauses += 1;
+                self.release_waiting(0);
+                Notice::Paused { failures, pause, error: settle.error.as_deref() }
+            }
+        };
+        self.worker.notice(&notice);
     }
 
     fn popped(&mut self, popped: Result<(Popped, Instant), Error>) {
@@ -220,7 +246,10 @@ where
         let jobs = popped.items.into_iter().zip(slots).map(|(item, (slot, lost))| (slot, Job { item, lost }));
         self.waiting.extend(jobs);
         if self.stopping.is_some() {
-            self.release_waiting();
+            self.release_waiting(0);
+        } else if self.breaker.is_paused() {
+            // A pop that began before the pause may have brought several keys.
+            self.release_waiting(usize::from(self.breaker.may_start(Instant::now())));
         }
     }
 
@@ -300,7 +329,7 @@ where
         }
         self.stopping =
             Some(Stopping { abort_at: Instant::now() + self.worker.grace, has_aborted: false, error });
-        self.release_waiting();
+        self.release_waiting(0);
         if let Some((pop, _)) = self.pop.take() {
             let (worker, popping) = (self.worker, pop.clone());
             let again = async move { worker.last_pop(&popping).await };
@@ -308,8 +337,9 @@ where
         }
     }
 
-    fn release_waiting(&mut self) {
-        for (slot, _) in self.waiting.drain(..) {
+    /// Returns the keys whose handlers have not begun, except some.
+    fn release_waiting(&mut self, kept: usize) {
+        for (slot, _) in self.waiting.split_off(kept.min(self.waiting.len())) {
             if let Some(held) = self.leases.take(slot) {
                 self.settles.push(Outcome::Release.settle(held.lease_id));
             }
@@ -318,7 +348,8 @@ where
 
     fn is_done(&self) -> bool {
         let is_calling = self.pop.is_some() || self.settle.is_some();
-        (self.stopping.is_some() || self.worker.until_empty)
+        let will_try = self.breaker.is_paused() && self.may_have_keys;
+        (self.stopping.is_some() || (self.worker.until_empty && !will_try))
             && self.handlers.is_empty()
             && !is_calling
             && self.settles.is_empty()

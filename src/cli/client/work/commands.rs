@@ -172,7 +172,7 @@ impl Commands {
             Notice::Retry { error, failures, .. } => report_failure(error, *failures),
             Notice::QueueNotFound { .. } => report_absence(&self.name),
             Notice::Settled(settled) => self.settled(settled),
-            Notice::LeaseLost { .. } | Notice::Panicked { .. } => {}
+            Notice::LeaseLost { .. } | Notice::Panicked { .. } | Notice::Paused { .. } | Notice::Resumed => {}
         }
     }
 
