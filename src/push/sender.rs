@@ -227,10 +227,7 @@ impl Sender {
                 break;
             }
         }
-        let excerpt = kept.get(..EXCERPT_BYTES.min(kept.len())).unwrap_or_default();
-        // The text is for logs and terminals, too.
-        let body = String::from_utf8_lossy(excerpt).replace(char::is_control, " ");
-        let text = format!("{status}: {}", body.trim());
+        let text = format!("{status}: {}", excerpt(&kept));
         let text = text.trim_end_matches([':', ' ']).to_owned();
         let json = (is_json && read < ANSWER_BYTES_MAX).then_some(kept);
         Ok(Answer::Status { status: status.as_u16(), text, retry_after, json })
@@ -256,6 +253,12 @@ impl Sender {
             (sent, _) => sent,
         }
     }
+}
+
+/// The start of a text of the endpoint, for errors, logs and terminals.
+pub(super) fn excerpt(text: &[u8]) -> String {
+    let start = text.get(..EXCERPT_BYTES.min(text.len())).unwrap_or_default();
+    String::from_utf8_lossy(start).replace(char::is_control, " ").trim().to_owned()
 }
 
 /// Whether the body of an answer is JSON.

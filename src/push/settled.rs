@@ -6,6 +6,8 @@ use deltaq_types::duration::DurationText;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::sender::excerpt;
+
 /// The longest wait that an answer can name.
 const DELAY_MAX: Duration = Duration::from_hours(7 * 24);
 
@@ -78,10 +80,11 @@ fn of_settled(value: Value, key: &str) -> Result<Reported, String> {
             return Err("settled is malformed: delay goes with nack".to_owned());
         }
         let delay = one.delay.map(|delay| delay.get().min(DELAY_MAX));
+        let error = one.error.map(|error| excerpt(error.as_bytes()));
         let one = match one.how {
             How::Ack => Reported::Ack,
-            How::Nack => Reported::Nack { delay, error: one.error },
-            How::Reject => Reported::Reject { error: one.error },
+            How::Nack => Reported::Nack { delay, error },
+            How::Reject => Reported::Reject { error },
         };
         if reported.replace(one).is_some() {
             return Err("settled names the key twice".to_owned());
@@ -132,6 +135,18 @@ mod tests {
         ] {
             assert_eq!(read(body.as_bytes(), "a"), Ok(reported), "{body}");
         }
+    }
+
+    #[test]
+    fn the_error_of_a_key_is_cut_and_has_no_control_characters() {
+        let long = format!(
+            r#"{{"settled":[{{"key":"a","as":"reject","error":"\u001b[31m{}"}}]}}"#,
+            "x".repeat(9_000)
+        );
+        let Ok(Reported::Reject { error: Some(error) }) = read(long.as_bytes(), "a") else {
+            panic!("no error")
+        };
+        assert!(error.starts_with("[31mx") && error.len() < 600, "{error}");
     }
 
     #[test]

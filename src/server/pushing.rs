@@ -263,7 +263,7 @@ impl Sending {
     /// Settles the key of a request by its answer.
     fn judge(&mut self, ended: Ended) {
         let Ended { key, token, failures, setting, answer, took } = ended;
-        let is_former = self.target.as_ref().is_none_or(|target| target.setting.url != setting.url);
+        let is_former = is_former(&self.handle, &setting);
         let Some(answer) = answer else {
             if !is_former {
                 self.breaker.withdrawn(Instant::now());
@@ -286,7 +286,7 @@ impl Sending {
     }
 
     /// Draws the conclusions for the endpoint. Returns what happens to the key.
-    fn apply(&mut self, verdict: Verdict, key: &str, failures: u32, setting: &Push) -> How {
+    fn apply(&mut self, verdict: Verdict, key: &str, failures: u32, setting: &Arc<Push>) -> How {
         let now = Instant::now();
         let was_open = self.breaker.is_open();
         let succeeds =
@@ -336,12 +336,13 @@ impl Sending {
             tracing::info!(queue = %self.handle.name(), "the endpoint of the queue takes requests again");
         }
         if is_gone {
-            self.disable(PauseReason::EndpointGone);
+            self.disable(PauseReason::EndpointGone, setting);
         } else if !succeeds {
             let since = *self.fails_since.get_or_insert(now);
             let after = setting.disable_after.get();
-            if !after.is_zero() && now.duration_since(since) >= after {
-                self.disable(PauseReason::EndpointFailing);
+            // One failure after a long rest says little about the endpoint.
+            if was_open && !after.is_zero() && now.duration_since(since) >= after {
+                self.disable(PauseReason::EndpointFailing, setting);
             }
         }
         how
@@ -354,27 +355,13 @@ impl Sending {
     }
 
     /// Lets the queue pause itself. After a resume one request tests the endpoint.
-    fn disable(&mut self, reason: PauseReason) {
+    fn disable(&mut self, reason: PauseReason, setting: &Arc<Push>) {
         self.breaker.open(Instant::now());
         if std::mem::replace(&mut self.is_disabled, true) {
             return;
         }
-        let handle = self.handle.clone();
-        tracing::warn!(
-            queue = %handle.name(),
-            reason = reason.as_str(),
-            error = handle.push_task().report().last_error.as_deref(),
-            "the queue has paused itself because of its endpoint; resume it when the endpoint works"
-        );
-        self.settles.push(Box::pin(async move {
-            for _ in 0..SETTLES {
-                match handle.pause_itself(reason).await {
-                    Ok(()) | Err(Error::QueueDeleted | Error::NotOwner) => return,
-                    // The journal accepts no events at the moment.
-                    Err(_) => tokio::time::sleep(PAUSE).await,
-                }
-            }
-        }));
+        let (handle, setting) = (self.handle.clone(), setting.clone());
+        self.settles.push(Box::pin(pause_itself(handle, setting, reason)));
     }
 
     /// Tells the breaker of a failure. Returns whether it counts for the key, if the endpoint has answered.
@@ -431,6 +418,35 @@ impl Sending {
             (report.state, report.in_flight, report.allowed) = (state, in_flight, allowed);
         });
     }
+}
+
+/// Whether requests of this setting go to an endpoint that the queue no longer has.
+fn is_former(handle: &Handle, setting: &Push) -> bool {
+    handle.config().push.as_ref().is_none_or(|present| present.url != setting.url)
+}
+
+/// Pauses the queue, unless it has another endpoint by then.
+async fn pause_itself(handle: Arc<Handle>, setting: Arc<Push>, reason: PauseReason) {
+    for _ in 0..SETTLES {
+        if is_former(&handle, &setting) {
+            return;
+        }
+        match handle.pause_itself(reason).await {
+            Ok(()) => {
+                tracing::warn!(
+                    queue = %handle.name(),
+                    reason = reason.as_str(),
+                    error = handle.push_task().report().last_error.as_deref(),
+                    "the queue has paused itself because of its endpoint; resume it when the endpoint works"
+                );
+                return;
+            }
+            Err(Error::QueueDeleted | Error::NotOwner) => return,
+            // The journal accepts no events at the moment.
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+    }
+    tracing::error!(queue = %handle.name(), reason = reason.as_str(), "the queue could not pause itself because of its endpoint");
 }
 
 const fn result(verdict: &Verdict) -> PushResult {

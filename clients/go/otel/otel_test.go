@@ -165,7 +165,7 @@ func TestFailuresAreErrors(t *testing.T) {
 	if _, err := q.Add(ctx, keys, nil); err != nil {
 		t.Fatal(err)
 	}
-	var told []string
+	var reported []string
 	for _, span := range q.work(t, func(_ context.Context, job *deltaq.Job) error {
 		switch {
 		case job.Key == "fails":
@@ -185,11 +185,11 @@ func TestFailuresAreErrors(t *testing.T) {
 				line += " " + each.Value.AsString()
 			}
 		}
-		told = append(told, line)
+		reported = append(reported, line)
 	}
 	wanted := []string{"no price nack *errors.errorString", "the handler panicked nack panic", "reject: never reject reject", " release", " ack"}
-	if !slices.Equal(told, wanted) {
-		t.Errorf("%q", told)
+	if !slices.Equal(reported, wanted) {
+		t.Errorf("%q", reported)
 	}
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import unittest
 import unittest.mock
 from collections.abc import Awaitable, Callable
@@ -10,6 +11,7 @@ from typing import Any
 
 from deltaq import Call, Client, Context, Item, Nack, Outcome, Problem, Worker, aio
 from deltaq.deltaqtest import Server
+from deltaq.middleware import wrap
 
 Handle = Callable[[Item, Context], Outcome | None]
 AsyncHandle = Callable[[Item, Context], Awaitable[Outcome | None]]
@@ -119,6 +121,20 @@ class Middleware(unittest.TestCase):
         asyncio.run(run())
         self.assertEqual(self.seen.count("q k"), 2)
         self.assertLessEqual({"", "add", "close", "reopen", "pop"}, set(self.seen))
+
+    def test_what_is_around_a_coroutine_function_is_one(self) -> None:
+        async def handler(item: Item, context: Context) -> None:
+            await asyncio.sleep(0)
+
+        def plain(next: AsyncHandle) -> AsyncHandle:
+            return lambda item, context: next(item, context)
+
+        def asks(next: AsyncHandle) -> AsyncHandle:
+            self.seen.append(str(inspect.iscoroutinefunction(next)))
+            return next
+
+        wrap(handler, [asks, plain])
+        self.assertEqual(self.seen, ["True"])
 
     def test_a_middleware_that_returns_no_handler_is_refused(self) -> None:
         for worker in (Worker, aio.Worker):

@@ -85,9 +85,9 @@ class Traces(unittest.TestCase):
         self.assertEqual((refused.status.status_code, refused.attributes["error.type"]), (StatusCode.ERROR, "no-key"))
         self.queue.add([{"key": "raises"}, {"key": "rejected"}, {"key": "released"}])
         seen = [(dict(span.attributes or {}), span.status) for span in self.work(handle)]
-        told = [(found["deltaq.key"], found["deltaq.outcome"], found.get("error.type"), status.description) for found, status in seen]
+        reported = [(found["deltaq.key"], found["deltaq.outcome"], found.get("error.type"), status.description) for found, status in seen]
         self.assertEqual(
-            told,
+            reported,
             [
                 ("raises", "nack", "ValueError", "ValueError: no price"),
                 ("rejected", "reject", "reject", "never"),

@@ -240,7 +240,10 @@ impl State {
             EventKind::Paused => self.paused = true,
             EventKind::PausedItself { reason } => (self.paused, self.pause_reason) = (true, Some(*reason)),
             EventKind::Held { until } => self.held_until = *until,
-            _ => (self.paused, self.pause_reason, self.held_until) = (false, None, Time::default()),
+            EventKind::Resumed => {
+                (self.paused, self.pause_reason, self.held_until) = (false, None, Time::default());
+            }
+            _ => return,
         }
         self.stops = self.may_stop();
     }

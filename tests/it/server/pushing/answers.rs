@@ -166,6 +166,23 @@ async fn an_answer_of_a_former_url_says_nothing_of_the_present_one() {
 }
 
 #[tokio::test]
+async fn an_answer_after_push_was_removed_stops_nothing() {
+    let (service, _folder) = service().await;
+    let mut receiver = Receiver::start().await;
+    pushing(&service, &receiver, json!({})).await;
+    service.post(&format!("{QUEUE}/add"), &object("a")).await.ok();
+    for (code, header) in [(410, ""), (429, "retry-after: 3000\r\n")] {
+        service.call("PATCH", QUEUE, &json!({"push": {"url": receiver.url("/")}})).await.ok();
+        let hook = receiver.next().await;
+        service.call("PATCH", QUEUE, &json!({"push": null})).await.ok();
+        hook.answer_with(code, header, "").await;
+        reaches(&service, "/ready", json!(1)).await;
+        let found = service.get(QUEUE).await.ok()["status"].take();
+        assert_eq!((&found["paused"], &found["held_until"]), (&json!(false), &Value::Null), "{code}");
+    }
+}
+
+#[tokio::test]
 async fn the_body_of_an_answer_settles_the_key() {
     let (service, _folder) = service().await;
     let mut receiver = Receiver::start().await;
