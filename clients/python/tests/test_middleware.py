@@ -127,13 +127,17 @@ class Middleware(unittest.TestCase):
             await asyncio.sleep(0)
 
         def plain(next: AsyncHandle) -> AsyncHandle:
-            return lambda item, context: next(item, context)
+            def handle(item: Item, context: Context) -> Awaitable[Outcome | None]:
+                return next(item, context)
+
+            return handle
 
         def asks(next: AsyncHandle) -> AsyncHandle:
             self.seen.append(str(inspect.iscoroutinefunction(next)))
             return next
 
-        wrap(handler, [asks, plain])
+        inner: AsyncHandle = handler
+        wrap(inner, [asks, plain])
         self.assertEqual(self.seen, ["True"])
 
     def test_a_middleware_that_returns_no_handler_is_refused(self) -> None:
