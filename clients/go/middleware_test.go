@@ -93,7 +93,7 @@ func TestAMiddlewareOfAWorkerSeesTheErrorsOfItsHandler(t *testing.T) {
 	noted := func(next deltaq.Handler) deltaq.Handler {
 		return func(ctx context.Context, job *deltaq.Job) error {
 			err := next(ctx, job)
-			seen = append(seen, fmt.Sprint(job.Queue() == q.Name(), job.Key, err))
+			seen = append(seen, fmt.Sprintf("%t %s %v", job.Queue() == q.Name(), job.Key, err))
 			if err != nil {
 				return &deltaq.Reject{Err: errors.New("as seen")}
 			}

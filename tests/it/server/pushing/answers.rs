@@ -169,10 +169,9 @@ async fn an_answer_of_a_former_url_says_nothing_of_the_present_one() {
 async fn an_answer_after_push_was_removed_stops_nothing() {
     let (service, _folder) = service().await;
     let mut receiver = Receiver::start().await;
-    pushing(&service, &receiver, json!({})).await;
     service.post(&format!("{QUEUE}/add"), &object("a")).await.ok();
     for (code, header) in [(410, ""), (429, "retry-after: 3000\r\n")] {
-        service.call("PATCH", QUEUE, &json!({"push": {"url": receiver.url("/")}})).await.ok();
+        pushing(&service, &receiver, json!({})).await;
         let hook = receiver.next().await;
         service.call("PATCH", QUEUE, &json!({"push": null})).await.ok();
         hook.answer_with(code, header, "").await;
