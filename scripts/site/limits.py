@@ -12,6 +12,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 ENGINE, TYPES, ADMISSION = "crates/deltaq-engine/src/limits.rs", "crates/deltaq-types/src/terms.rs", "crates/deltaq-service/src/admission/limits.rs"
+STREAMS = "src/http/connection/streams.rs"
+# The number in the name of the protocol.
+HTTP_2 = 2
 DEFAULTS = tomllib.loads((ROOT / "config/deltaq.toml").read_text(encoding="utf-8"))
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "s": 1, "min": 60, "h": 3600, "hours": 3600, "days": 86_400, "": 1}
 NUMBER = re.compile(r"(?<![\w.])(\d[\d,]*)(?: (KiB|MiB|GiB|s|min|h|hours|days)\b)?")
@@ -112,6 +115,9 @@ ROWS: dict[str, list[int]] = {
     "followers that one token sets up:": [default("queues.max_followers_per_token"), *engine("FOLLOWERS_MAX")],
     "pops that wait at a queue:": [default("queues.max_waiters")],
     "connections:": [default("server.max_connections")],
+    "requests of a connection over HTTP/2 at a time:": [HTTP_2, constant(STREAMS, "STREAMS_MAX")],
+    "requests of a connection over HTTP/2 that their client resets in their first second:": [HTTP_2, 2 * constant(STREAMS, "STREAMS_MAX")],
+    "bytes of request bodies that a connection over HTTP/2 takes before they are read:": [HTTP_2, constant("src/http/connection.rs", "WINDOW_BYTES")],
     "connections that still read the body of a refused request:": [
         constant("src/http/connection/linger.rs", name) for name in ("CONNECTIONS_MAX", "TIME_MAX", "SILENCE_MAX")
     ],
@@ -130,6 +136,8 @@ ROWS: dict[str, list[int]] = {
     ],
     "replies, and pages of streamed lists and of watches,": [
         constant("src/http/gate/in_flight.rs", "PIECE_BYTES"),
+        HTTP_2,
+        constant("src/http/gate/in_flight.rs", "MULTIPLEXED_BYTES"),
         default("server.max_reply_bytes_in_flight"),
     ],
     "slowest body:": [default("server.min_body_bytes_per_second"), default("server.min_body_rate_grace")],
