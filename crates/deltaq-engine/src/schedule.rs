@@ -495,7 +495,7 @@ impl Schedule {
 
     fn leave_ready(&mut self, slot: Slot, state: &mut ScheduleState) {
         if let Place::Ready(position) = state.place {
-            self.leave_order(slot, state, position.rv);
+            self.leave_order(state, position.rv);
             self.set_place(slot, state, Place::Idle);
         }
     }

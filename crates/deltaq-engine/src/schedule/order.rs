@@ -94,7 +94,7 @@ impl Turn {
 }
 
 /// Ready keys with a head start.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 struct Ranked {
     by_turn: Line<Turn, Slot>,
     by_rv: Line<Rv, Slot>,
@@ -187,7 +187,7 @@ impl ScheduleState {
 }
 
 /// Ready keys, in the order of their turns.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Order {
     /// Keys without a head start.
     plain: Line<Rv, Slot>,
@@ -304,7 +304,7 @@ impl Schedule {
         if was == is {
             return;
         }
-        self.leave_order(slot, state, position.rv);
+        self.leave_order(state, position.rv);
         if is.is_some() {
             state.set_backoff(|backoff| backoff.turn = is);
         }
@@ -314,7 +314,7 @@ impl Schedule {
     /// Moves a ready key to the tail: it arrives anew.
     pub(crate) fn arrive_again(&mut self, slot: Slot, state: &mut ScheduleState, rv: Rv, at: Time) {
         let Place::Ready(position) = state.place else { return };
-        self.leave_order(slot, state, position.rv);
+        self.leave_order(state, position.rv);
         if let Place::Ready(position) = &mut state.place {
             (position.rv, position.since) = (rv, at);
         }
@@ -329,7 +329,7 @@ impl Schedule {
 
     /// Takes a ready key out of the order.
     #[inline]
-    pub(super) fn leave_order(&mut self, _slot: Slot, state: &mut ScheduleState, rv: Rv) {
+    pub(super) fn leave_order(&mut self, state: &mut ScheduleState, rv: Rv) {
         // Few keys have a head start.
         let turn = if state.backoff.is_some() { state.take_turn() } else { None };
         self.order.remove(rv, turn);
