@@ -10,10 +10,10 @@ const (
 	breakerLimitMax = 1000
 )
 
-// breaker pauses a worker after failures in a row of different keys, because then the target of the handlers is away, rather than something is wrong with
-// the keys. After a pause, the worker tries one key. It has no clock, and belongs to one goroutine.
+// breaker pauses a worker when different keys fail in a row: the target of the handlers is probably down, and the keys are fine. After a pause, the
+// worker tries one key. It has no clock, and belongs to one goroutine.
 //
-// A nack is a failure, and an outcome that is neither a nack nor a release is a success. Failures of one key count once.
+// A nack is a failure; ack, done and reject are successes; a release is neither. Failures of one key count once.
 type breaker struct {
 	// limit is how many failures in a row pause the worker. Zero means that nothing does.
 	limit int

@@ -137,8 +137,8 @@ async fn read(incoming: Incoming) -> Result<Given, Problem> {
     }
 }
 
-/// Checks that the caller still has its permission, because a schema may wait for its compilation, that it may read the queue that
-/// this queue will follow, and that it may consume the queue, which may push to its new endpoint, if there is one.
+/// Checks that the caller still has its permission, because a schema may wait for its compilation. Checks what new settings need as well: a
+/// caller that sets `follow` must be able to read the followed queue, and one that sets `push` to consume this queue.
 fn check_caller(
     context: &RequestContext,
     name: &Name,

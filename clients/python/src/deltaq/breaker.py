@@ -1,8 +1,8 @@
 """Pauses a worker whose keys fail. No I/O and no clock.
 
-After failures in a row of different keys, the target of the handlers is probably away, rather than something is wrong with the keys. The worker then takes
-no keys for a time, and tries one key after that. A nack is a failure, and an outcome that is neither a nack nor a release is a success. Failures of one key
-count once. The methods are not thread-safe; a worker calls them under its lock.
+When different keys fail in a row, the target of the handlers is probably down, and the keys are fine. The worker then takes no keys for a time, and
+tries one key after that. A nack is a failure; ack, done and reject are successes; a release is neither. Failures of one key count once.
+The methods are not thread-safe; a worker calls them under its lock.
 """
 
 from __future__ import annotations

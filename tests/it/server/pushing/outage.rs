@@ -8,7 +8,7 @@ use super::*;
 const KEYS: usize = 100;
 const CHANGES: u64 = 100;
 
-/// Takes this many requests at once and answers them, step by step. No more come.
+/// Takes this many requests at once and answers them, step by step, and checks that no further request comes.
 pub(super) async fn ramps_up(service: &Service, receiver: &mut Receiver, steps: &[usize]) -> Vec<Value> {
     let mut bodies = Vec::new();
     for at_once in steps {
