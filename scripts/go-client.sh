@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Checks clients/go, clients/go/clientgo and clients/go/otel: format, vet, tests and examples with the race detector, and the scenarios of all clients. With --all, which
-# takes minutes to build, also staticcheck, clients/go/controllerruntime, and tests and examples of client-go on queues of deltaq. DELTAQ_BIN is the
-# server; without it, target/debug/deltaq is built.
+# Checks clients/go, clients/go/clientgo and clients/go/otel: format, vet, tests and examples with the race detector, the scenarios of all clients, and
+# tests and examples of client-go on queues of deltaq. With --all, which takes minutes to build, also staticcheck, clients/go/controllerruntime, and the
+# tests of client-go that wait for delays. DELTAQ_BIN is the server; without it, target/debug/deltaq is built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/server.sh
@@ -61,4 +61,4 @@ python3 -m zipfile -e "$(./scripts/go_modules.py 0.0.1 "$work")" "$work/proxy"
     go get example.com/deltaq/clients/go@v0.0.1 2> get.log || { cat get.log >&2; exit 1; }
     go build -o program .
 )
-if [ "${1:-}" = --all ]; then ./scripts/client-go-judges.sh; fi
+./scripts/judge_client_go.py "$@"

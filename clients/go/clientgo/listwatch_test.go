@@ -129,7 +129,7 @@ func TestAnInformerSurvivesRestartsOfItsServer(t *testing.T) {
 	shared := informer(t, lists, &unstructured.Unstructured{})
 	options.Listen = strings.TrimPrefix(server.URL, "http://")
 	server.Kill()
-	server = deltaqtest.Start(t, options)
+	deltaqtest.Start(t, options)
 	put(t, q, item{"c", 3})
 	until(t, "the informer is in step", func() bool { return isInStep(t, shared.GetStore(), q) })
 	if count := lists.count(); count != 1 {

@@ -1,4 +1,4 @@
-// Package judge has what scripts/client-go-judges.sh puts into the tests and examples of client-go, in place of their own queues, sources and clocks.
+// Package judge has what scripts/judge_client_go.py puts into the tests and examples of client-go, in place of their own queues, sources and clocks.
 package judge
 
 import (
@@ -20,24 +20,34 @@ import (
 )
 
 // slowness is how much longer all delays are than those of the tests, whose clock is a fake one. Calls to the server must take less than the shortest delay.
-const slowness = 10
+const slowness = 20
 
 var (
 	client *deltaq.Client
 	queues atomic.Int64
+	// running is the context of the calls of FIFOs. It ends before the server.
+	running, ended = context.WithCancel(context.Background())
 )
 
 // Main runs tests with a server, and ends the process.
 func Main(m *testing.M) {
-	server, err := deltaqtest.Run(context.Background(), nil)
+	// Limiter reads waits from the history, which needs a journal.
+	folder, err := os.MkdirTemp("", "judge-")
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	server, err := deltaqtest.Run(context.Background(), &deltaqtest.Options{DataDir: folder, Settings: map[string]string{"storage.sync": "normal"}})
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
 	client = server.Client()
 	status := m.Run()
+	ended()
 	// Some tests leave keys that are not done, for which a server that stops would wait.
 	server.Kill()
+	_ = os.RemoveAll(folder)
 	os.Exit(status)
 }
 
@@ -50,7 +60,7 @@ type Queue struct {
 	items map[string]any
 }
 
-var _ workqueue.RateLimitingInterface = (*Queue)(nil)
+var _ workqueue.TypedRateLimitingInterface[any] = (*Queue)(nil)
 
 // New returns a queue that no other test uses. It ends as that of client-go.
 func New() *Queue {
