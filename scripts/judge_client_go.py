@@ -66,6 +66,13 @@ DELTA_FIFO = [
     (r"\bf\.queue\b", "f.ListKeys()"),
     (r"\bf\.emitDeltaTypeReplaced = true$", "f.EmitReplaced()"),
 ]
+CONTROLLER = [
+    *PACKAGE,
+    FIFO[1],
+    (r'^\tfcache ".*\n|^\tfuzz ".*\n|^\t"math/rand"\n', ""),
+    (r"(?s)^type testLW struct .*?^}\n|^func \(t \*testLW\).*?^}\n|^func Test(HammerController|Update)\(.*?^}\n", ""),
+    (r"\bfcache\.NewFakeControllerSource\(\)", "judge.NewSource()"),
+]
 # The program of examples/workqueue, with another queue and another ListerWatcher in main. What it prints goes to the test.
 PROGRAM = [
     *PACKAGE,
@@ -87,6 +94,7 @@ FILES = {
     "util/workqueue/default_rate_limiters_test.go": LIMITERS,
     "tools/cache/delta_fifo_test.go": DELTA_FIFO,
     "tools/cache/fifo_test.go": FIFO,
+    "tools/cache/controller_test.go": CONTROLLER,
     "examples/workqueue/main.go": PROGRAM,
 }
 # Files with tests that are all in the table, because they are left out.
@@ -95,28 +103,7 @@ LEFT_OUT = [
     "util/workqueue/parallelizer_test.go",
     "util/workqueue/rate_limiting_queue_test.go",
 ]
-# The examples of this file run, and its tests are left out.
-EXAMPLES = "tools/cache/controller_test.go"
 
-EXAMPLES_HEADER = f"""package judge_test
-
-import (
-	"context"
-	"fmt"
-	"time"
-
-	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/sets"
-	. "k8s.io/client-go/tools/cache"
-
-	{IMPORT}
-)
-
-var _ = context.Background
-
-"""
 MAIN = f"""package judge_test
 
 import (
@@ -191,10 +178,6 @@ def write(module, folder):
         texts[name.replace("/", "_").removesuffix(".go").removesuffix("_test")] = text
     for name in LEFT_OUT:
         names |= tests((module / name).read_text())
-    text = (module / EXAMPLES).read_text()
-    names |= tests(text)
-    examples = "\n".join(re.findall(r"(?ms)^func Example\w*\(.*?^}\n", text))
-    texts["examples"] = EXAMPLES_HEADER + examples.replace("fcache.NewFakeControllerSource()", "judge.NewSource()")
     overlay = {}
     for name, text in texts.items():
         (folder / f"{name}_test.go").write_text(text)
