@@ -31,9 +31,7 @@ type document struct {
 
 func (o *objects) document(object any) document {
 	key, err := o.keyOf(object)
-	if err != nil {
-		panic(err)
-	}
+	check(err)
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
 	o.all = append(o.all, object)
@@ -42,17 +40,14 @@ func (o *objects) document(object any) document {
 
 func keyOf(escaped string) string {
 	key, err := url.PathUnescape(escaped)
-	if err != nil {
-		panic(err)
-	}
+	check(err)
 	return key
 }
 
 func (o *objects) object(text json.RawMessage) any {
 	var found document
-	if err := json.Unmarshal(text, &found); err != nil {
-		panic(err)
-	}
+	err := json.Unmarshal(text, &found)
+	check(err)
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
 	return o.all[found.Number]
@@ -70,9 +65,8 @@ func newFIFO(keyOf cache.KeyFunc, settings deltaq.QueueSettings) *fifo {
 	f := &fifo{queue: newQueue(), objects: objects{keyOf: keyOf}}
 	// Any list may delete all keys.
 	settings.MaxDeletePercent = deltaq.Ptr(100.0)
-	if _, err := f.queue.PutSettings(running, settings, nil); err != nil {
-		panic(err)
-	}
+	_, err := f.queue.PutSettings(running, settings, nil)
+	check(err)
 	return f
 }
 
@@ -125,9 +119,8 @@ func (f *fifo) Replace(list []any, _ string) error {
 		}
 		all = append(all, sent)
 	}
-	if _, err := f.queue.Replace(running, deltaq.Objects(all), &deltaq.ReplaceOptions{AllowEmpty: true, KeepLast: true}); err != nil {
-		panic(err)
-	}
+	_, err := f.queue.Replace(running, deltaq.Objects(all), &deltaq.ReplaceOptions{AllowEmpty: true, KeepLast: true})
+	check(err)
 	return nil
 }
 
@@ -141,9 +134,7 @@ func (f *fifo) Resync() error {
 func (f *fifo) waiting() (keys []string, changes map[string][]deltaq.Delta) {
 	changes = map[string][]deltaq.Delta{}
 	for item, err := range f.queue.Items(running, nil) {
-		if err != nil {
-			panic(err)
-		}
+		check(err)
 		if len(item.Deltas) > 0 {
 			key := keyOf(item.Key)
 			keys = append(keys, key)
@@ -162,32 +153,25 @@ func (f *fifo) ListKeys() []string {
 // HasSynced reports whether the initial list is processed.
 func (f *fifo) HasSynced() bool {
 	reply, err := f.queue.Synced(running, nil)
-	if err != nil {
-		panic(err)
-	}
+	check(err)
 	return reply.Synced
 }
 
 // Close lets Pop return an error once nothing waits.
 func (f *fifo) Close() {
-	if _, err := f.queue.Close(running, nil); err != nil {
-		panic(err)
-	}
+	_, err := f.queue.Close(running, nil)
+	check(err)
 }
 
 // pop waits for the changes of a key, and gives them to a function. A key that it requeues is released, and any other one acknowledged.
 func (f *fifo) pop(process func(key string, changes []deltaq.Delta, isInInitialList bool) error) error {
 	for {
 		popped, err := f.queue.Pop(running, &deltaq.PopOptions{Wait: 50 * time.Second})
-		switch {
-		case errors.Is(err, deltaq.CodeQueueClosed):
+		if errors.Is(err, deltaq.CodeQueueClosed) {
 			return cache.ErrFIFOClosed
-		case running.Err() != nil:
-			// All tests have ended. Some leave calls that wait for a key, and can't take an error.
-			select {}
-		case err != nil:
-			panic(err)
-		case len(popped.Items) == 0:
+		}
+		check(err)
+		if len(popped.Items) == 0 {
 			continue
 		}
 		item := popped.Items[0]
@@ -196,8 +180,10 @@ func (f *fifo) pop(process func(key string, changes []deltaq.Delta, isInInitialL
 		if requeue, isRequeue := err.(cache.ErrRequeue); isRequeue {
 			settle, err = f.queue.Release, requeue.Err
 		}
-		if list, failure := settle(running, item.Lease.ID); failure != nil || list.Stale > 0 {
-			panic(fmt.Sprint("a lease had ended before: ", item.Key, failure))
+		list, failure := settle(running, item.Lease.ID)
+		check(failure)
+		if list.Stale > 0 {
+			check(fmt.Errorf("the lease of %s had ended before", item.Key))
 		}
 		return err
 	}
@@ -226,8 +212,9 @@ func NewDeltaFIFOWithOptions(options cache.DeltaFIFOOptions) *DeltaFIFO {
 	var known []deltaq.SeedCall
 	for _, key := range options.KnownObjects.ListKeys() {
 		object, exists, err := options.KnownObjects.GetByKey(key)
-		if !exists || err != nil {
-			panic(fmt.Sprint("there is no known object ", key, err))
+		check(err)
+		if !exists {
+			check(fmt.Errorf("there is no known object %s", key))
 		}
 		known = append(known, deltaq.SeedCall{Object: f.document(object)})
 	}
@@ -237,9 +224,8 @@ func NewDeltaFIFOWithOptions(options cache.DeltaFIFOOptions) *DeltaFIFO {
 
 // EmitReplaced is like the option EmitDeltaTypeReplaced.
 func (f DeltaFIFO) EmitReplaced() {
-	if _, err := f.queue.PatchSettings(running, deltaq.QueueSettings{EmitReplaced: deltaq.Ptr(true)}, nil); err != nil {
-		panic(err)
-	}
+	_, err := f.queue.PatchSettings(running, deltaq.QueueSettings{EmitReplaced: deltaq.Ptr(true)}, nil)
+	check(err)
 }
 
 func (f DeltaFIFO) deltas(key string, changes []deltaq.Delta) cache.Deltas {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -27,6 +28,8 @@ var (
 	queues atomic.Int64
 	// running is the context of the calls of FIFOs. It ends before the server.
 	running, ended = context.WithCancel(context.Background())
+	// exit ends the server and the process.
+	exit func(status int)
 )
 
 // Main runs tests with a server, and ends the process.
@@ -42,13 +45,28 @@ func Main(m *testing.M) {
 		fmt.Println(err)
 		os.Exit(1)
 	}
+	exit = func(status int) {
+		ended()
+		// Some tests leave keys that are not done, for which a server that stops would wait.
+		server.Kill()
+		_ = os.RemoveAll(folder)
+		os.Exit(status)
+	}
 	client = server.Client()
-	status := m.Run()
-	ended()
-	// Some tests leave keys that are not done, for which a server that stops would wait.
-	server.Kill()
-	_ = os.RemoveAll(folder)
-	os.Exit(status)
+	exit(m.Run())
+}
+
+// check ends all tests if a call has failed: most of them do not look at errors. A panic would leave the server. Calls that still wait when all tests have
+// ended are no failures.
+func check(err error) {
+	switch {
+	case err == nil:
+	case running.Err() != nil:
+		select {}
+	default:
+		fmt.Printf("a call has failed: %v\n%s", err, debug.Stack())
+		exit(1)
+	}
 }
 
 func newQueue() *deltaq.Queue { return client.Queue(fmt.Sprintf("q%d", queues.Add(1))) }
@@ -128,17 +146,12 @@ type Source struct {
 func NewSource() *Source {
 	queue := newQueue()
 	settings := deltaq.QueueSettings{Key: []deltaq.KeyPart{{Pointer: "/metadata/namespace", Optional: true}, {Pointer: "/metadata/name"}}}
-	if _, err := queue.PutSettings(context.Background(), settings, nil); err != nil {
-		panic(err)
-	}
+	_, err := queue.PutSettings(context.Background(), settings, nil)
+	check(err)
 	return &Source{clientgo.NewTypedListWatch(queue, clientgo.Decode[*corev1.Pod](), nil), queue}
 }
 
-func must(_ *deltaq.Produced, err error) {
-	if err != nil {
-		panic(err)
-	}
-}
+func must(_ *deltaq.Produced, err error) { check(err) }
 
 // Add adds a pod.
 func (s *Source) Add(pod runtime.Object) { must(s.queue.Add(context.Background(), pod, nil)) }

@@ -21,9 +21,8 @@ var _ workqueue.TypedRateLimiter[any] = (*Limiter)(nil)
 func newLimiter(settings deltaq.RateLimiter) *Limiter {
 	settings.Jitter = deltaq.Ptr(0.0)
 	queue := newQueue()
-	if _, err := queue.PutSettings(running, deltaq.QueueSettings{Mode: deltaq.ModeKeys, RateLimiter: &settings}, nil); err != nil {
-		panic(err)
-	}
+	_, err := queue.PutSettings(running, deltaq.QueueSettings{Mode: deltaq.ModeKeys, RateLimiter: &settings}, nil)
+	check(err)
 	return &Limiter{settings, queue}
 }
 
@@ -61,36 +60,31 @@ func NewMaxOfRateLimiter(limiters ...*Limiter) *Limiter {
 // When adds an item after its wait, and returns the wait.
 func (l *Limiter) When(item any) time.Duration {
 	key := fmt.Sprint(item)
-	if _, err := l.queue.AddKey(running, key, &deltaq.ProduceOptions{RateLimited: true}); err != nil {
-		panic(err)
-	}
+	_, err := l.queue.AddKey(running, key, &deltaq.ProduceOptions{RateLimited: true})
+	check(err)
 	for event, err := range l.queue.History(running, key, &deltaq.ListOptions{Limit: 10}) {
-		if err != nil {
-			panic(err)
-		}
+		check(err)
 		// The event before it may be the end of a wait.
 		if event.Event == "queued" {
 			return event.DueAt.Sub(event.At)
 		}
 	}
-	panic("the history lacks the add of " + key)
+	check(fmt.Errorf("the history lacks the add of %s", key))
+	return 0
 }
 
 // Forget forgets the failures of an item.
 func (l *Limiter) Forget(item any) {
-	if _, err := l.queue.Forget(running, fmt.Sprint(item)); err != nil {
-		panic(err)
-	}
+	_, err := l.queue.Forget(running, fmt.Sprint(item))
+	check(err)
 }
 
 // NumRequeues returns the failures of an item.
 func (l *Limiter) NumRequeues(item any) int {
 	found, err := l.queue.Item(running, fmt.Sprint(item), nil)
-	switch {
-	case errors.Is(err, deltaq.CodeKeyNotFound):
+	if errors.Is(err, deltaq.CodeKeyNotFound) {
 		return 0
-	case err != nil:
-		panic(err)
 	}
+	check(err)
 	return int(found.Failures)
 }
