@@ -11,7 +11,7 @@ import (
 type Call struct {
 	// Method is the method of HTTP.
 	Method string
-	// Name is the end of the path, such as add, pop or settle. It is empty for the queue itself.
+	// Name is the end of the path, such as add, pop or settle, without the name of a source or an index. It is empty for the queue itself.
 	Name string
 	// Queue is the name of the queue. It is empty for a call that concerns no queue.
 	Queue string
@@ -59,7 +59,7 @@ func (c *Client) around(ctx context.Context, call *call, send func(context.Conte
 	return errNotMade
 }
 
-// name is the end of the path; empty for that of a queue itself.
+// name is the end of the path without the name of a source or an index; empty for that of a queue itself.
 func (call *call) name() string {
 	path := strings.TrimPrefix(call.path, "/v1/")
 	if call.queue != "" {
@@ -68,6 +68,10 @@ func (call *call) name() string {
 		} else {
 			return ""
 		}
+	}
+	// A source or an index may have the name of a call.
+	if first, _, _ := strings.Cut(path, "/"); first == "sources" || first == "indexes" {
+		return first
 	}
 	return path[strings.LastIndexByte(path, '/')+1:]
 }

@@ -54,6 +54,28 @@ func TestTheFirstMiddlewareOfAClientIsTheOutermost(t *testing.T) {
 	}
 }
 
+func TestTheNameOfACallIsNotThatOfASourceOrAnIndex(t *testing.T) {
+	var seen []string
+	client := clientWith(t, func(deltaq.Invoke) deltaq.Invoke {
+		return func(_ context.Context, call *deltaq.Call) error {
+			seen = append(seen, call.Method+" "+call.Name)
+			return errors.New("not sent")
+		}
+	})
+	q, ctx := client.Queue("q"), contextOf(t)
+	if _, err := q.RenumberSource(ctx, "add", nil); err == nil {
+		t.Error("the call was sent")
+	}
+	for _, err := range q.IndexValues(ctx, "delete", "", nil) {
+		if err == nil {
+			t.Error("the call was sent")
+		}
+	}
+	if !slices.Equal(seen, []string{"PATCH sources", "GET indexes"}) {
+		t.Errorf("%q", seen)
+	}
+}
+
 func TestAMiddlewareAddsHeadersAndSeesErrors(t *testing.T) {
 	const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	var seen []error

@@ -7,6 +7,7 @@ import inspect
 import unittest
 import unittest.mock
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 from deltaq import Call, Client, Context, Item, Nack, Outcome, Problem, Worker, aio
@@ -39,11 +40,16 @@ class Middleware(unittest.TestCase):
             client.queue("a.b").add({"key": "k"})
             client.queue("a.b").get()
             client.queue("a.b").parked_errors()
+            for named in (lambda: client.queue("a.b").renumber_source("add", 3), lambda: client.queue("a.b").index_values("delete")):
+                with suppress(Problem):
+                    named()
             client.queues()
             client.info()
         self.assertEqual(self.seen[:2], ["outer POST 'a.b' 'add'", "inner POST 'a.b' 'add'"])
         outer = [line.removeprefix("outer ") for line in self.seen[2::2]]
-        self.assertEqual(outer, ["GET 'a.b' ''", "GET 'a.b' 'errors'", "GET '' 'queues'", "GET '' 'info'"])
+        # A source and an index with the names of calls.
+        named_as_calls = ["PATCH 'a.b' 'sources'", "GET 'a.b' 'indexes'"]
+        self.assertEqual(outer, ["GET 'a.b' ''", "GET 'a.b' 'errors'", *named_as_calls, "GET '' 'queues'", "GET '' 'info'"])
 
     def test_a_middleware_adds_headers_and_sees_errors(self) -> None:
         traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -13,6 +13,8 @@ import { Servers } from "./servers.js";
 const LOOK_MS = 1_000;
 /** How long a server may take to say that it is alive. */
 const ALIVE_MS_MAX = 2_000;
+/** What has the name of one of them as the end of a path. */
+const NAMED = new Set(["sources", "indexes"]);
 
 export interface ClientOptions {
     /** The token of the calls. */
@@ -38,7 +40,7 @@ export interface InvokedCall {
     readonly method: string;
     /** The name of the queue; empty if the call concerns no queue. */
     readonly queue: string;
-    /** The end of the path, such as `add`, `pop` or `settle`; empty for the queue itself. */
+    /** The end of the path, such as `add`, `pop` or `settle`, without the name of a source or an index; empty for the queue itself. */
     readonly name: string;
     /** Headers of each attempt. A middleware may pass on a copy of the call with others. */
     readonly headers: Readonly<Record<string, string>>;
@@ -151,10 +153,12 @@ export class Transport {
         const headers = Object.fromEntries(Object.entries(call.headers ?? {}).filter((entry): entry is [string, string] => entry[1] !== undefined));
         const isOfQueue = call.path[1] === "queues" && call.path.length > 2;
         const [, , queue = "", ...rest] = isOfQueue ? call.path : ["", "", "", ...call.path];
+        // A source or an index may have the name of a call.
+        const end = NAMED.has(rest[0] ?? "") ? rest[0] : rest.at(-1);
         return this.#invoke({
             method: call.method,
             queue,
-            name: rest.at(-1) ?? "",
+            name: end ?? "",
             headers,
             send: headers => this.#repeat({ ...call, headers }, options, parse),
         });

@@ -17,11 +17,15 @@ test("the first middleware of a client is the outermost", async t => {
     await client.queue("a.b").add({ key: "k" });
     await client.queue("a.b").get();
     await client.queue("a.b").parkedErrors().all();
+    await client.queue("a.b").renumberSource("add", 3).catch(() => undefined);
+    await client.queue("a.b").indexValues("delete").all().catch(() => undefined);
     await client.queues().all();
     await client.info();
     assert.deepEqual(seen.slice(0, 2), ["outer POST 'a.b' 'add'", "inner POST 'a.b' 'add'"]);
     const outer = seen.slice(2).filter(line => line.startsWith("outer"));
-    assert.deepEqual(outer, ["outer GET 'a.b' ''", "outer GET 'a.b' 'errors'", "outer GET '' 'queues'", "outer GET '' 'info'"]);
+    // A source and an index with the names of calls.
+    const named = ["outer PATCH 'a.b' 'sources'", "outer GET 'a.b' 'indexes'"];
+    assert.deepEqual(outer, ["outer GET 'a.b' ''", "outer GET 'a.b' 'errors'", ...named, "outer GET '' 'queues'", "outer GET '' 'info'"]);
 });
 
 test("a middleware adds headers, and sees errors", async t => {

@@ -63,8 +63,10 @@ class Call(Generic[T_co]):
 
     @property
     def name(self) -> str:
-        """The end of the path, such as `add`, `pop` or `settle`; empty for the queue itself."""
-        return "" if len(self._parts) == 2 and self.queue else unquote(self._parts[-1])
+        """The end of the path, such as `add`, `pop` or `settle`, without the name of a source or an index; empty for the queue itself."""
+        rest = self._parts[2:] if self.queue else self._parts
+        # A source or an index may have the name of a call.
+        return "" if not rest else rest[0] if rest[0] in ("sources", "indexes") else rest[-1]
 
     @property
     def _parts(self) -> list[str]:
