@@ -80,7 +80,8 @@ func TestTheClientHasTheNamesAndDefaultsOfThePage(t *testing.T) {
 		name, isOpposite := strings.CutPrefix(cells[len(cells)-1], "not ")
 		name = strings.Trim(name, "`")
 		owner, member, _ := strings.Cut(name, ".")
-		if functions[name] != nil || name == "-" {
+		// The tests of the module otel call its functions.
+		if functions[name] != nil || name == "-" || owner == "otel" {
 			continue
 		}
 		if len(cells) == 5 {

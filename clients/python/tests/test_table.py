@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import deltaq
+import deltaq.otel
 from deltaq import Nack, Worker, aio, popping, watching
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/clients.md"

@@ -4,7 +4,7 @@
  */
 
 import { execFileSync, spawn } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -61,6 +61,9 @@ try {
     // A page or another runtime has no types of Node.
     writeFileSync(join(project, "page.ts"), 'import { Client, Informer } from "deltaq";\nexport const informer = new Informer(new Client("http://localhost").queue("q"));\n');
     compile({ types: [], lib: ["es2022", "dom"] });
+    // A project that has the optional package.
+    mkdirSync(join(project, "node_modules/@opentelemetry"));
+    symlinkSync(join(here, "node_modules/@opentelemetry/api"), join(project, "node_modules/@opentelemetry/api"));
     const found = examples(readFileSync(join(here, "README.md"), "utf8"));
     if (found.length < 5) {
         throw new Error(`README.md has only ${found.length} examples`);

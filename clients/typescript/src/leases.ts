@@ -14,6 +14,11 @@ const EXTEND_TIMEOUT_MS_MAX = 30_000;
 /** Maximum safety margin, in milliseconds: a lease that could not be extended counts as lost this long before its end. */
 const MARGIN_MS_MAX = 5_000;
 
+/** The reason of the signal of a handler whose lease is lost. */
+export class LeaseLost extends Error {
+    override readonly name = "LeaseLost";
+}
+
 /** What a handler knows about its lease. */
 export class Context {
     /** The fencing token. It grows with every lease of the queue, so a store that remembers the highest one can refuse a late worker. */
@@ -206,7 +211,7 @@ export class Leases {
 
     #lose(id: string, held: Held, why: string): void {
         if (this.#held.delete(id)) {
-            held.context.abort(new Error(`the lease ${id} is lost: ${why}`));
+            held.context.abort(new LeaseLost(`the lease ${id} is lost: ${why}`));
         }
     }
 }

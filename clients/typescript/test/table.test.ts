@@ -20,6 +20,7 @@ import {
     Worker,
 } from "../src/index.js";
 import { INFORMER_DEFAULTS } from "../src/informer.js";
+import * as otel from "../src/otel.js";
 import { bounded } from "../src/outcome.js";
 import { absentBackoff, RETRY_DEFAULTS } from "../src/retry.js";
 import { Store } from "../src/store.js";
@@ -83,7 +84,7 @@ const options: Record<string, Defaults<any>> = {
     InformerOptions: INFORMER_DEFAULTS,
 };
 const classes: Record<string, { prototype: object }> = { Queue, Client, Informer, Store };
-const functions: Record<string, unknown> = { waitForCacheSync };
+const functions: Record<string, unknown> = { waitForCacheSync, ...otel };
 
 /** A default as the page writes it. */
 function textOf(value: unknown, wanted: string): string {
