@@ -61,7 +61,7 @@ func effective(t *testing.T, options *WorkerOptions) map[string]reflect.Value {
 	values := map[string]reflect.Value{}
 	for _, each := range []any{
 		Options{ReplyTimeout: client.replyTimeout}, client.retry, worker.options, informer, NewReflector(q, "s", nil).options,
-		PutOptions{}, ProduceOptions{}, ReplaceOptions{}, PopOptions{}, ObjectOptions{}, ListOptions{},
+		PutOptions{}, ProduceOptions{}, ReplaceOptions{}, PopOptions{}, ObjectOptions{}, ListOptions{}, ItemsOptions{},
 	} {
 		values[reflect.TypeOf(each).Name()] = reflect.ValueOf(each)
 	}

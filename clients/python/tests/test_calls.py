@@ -6,9 +6,10 @@ import asyncio
 import inspect
 import unittest
 import unittest.mock
+from collections.abc import Callable
 from typing import Any
 
-from deltaq import Context, Item, ListedItem, Page, Problem, Produced, Queue, Worker, aio
+from deltaq import Context, Item, ListedItem, Page, Problem, Produced, Queue, Settings, Worker, aio
 from deltaq.deltaqtest import Server
 
 
@@ -55,6 +56,53 @@ class Calls(unittest.TestCase):
         self.assertEqual((self.queue.status().parked, self.queue.get().status.parked), (1, 1))
         self.queue.delete_key("a")
         self.assertTrue(self.queue.close(at_once=True).status.closed)
+
+    def test_followers_are_detached_only_by_force(self) -> None:
+        copy = self.client.queue("copy")
+        changes: list[Callable[..., Settings]] = [self.queue.patch_settings, self.queue.put_settings]
+        for change in changes:
+            self.queue.put_settings()
+            copy.put_settings({"follow": {"queue": "q", "view": "known"}})
+            with self.assertRaises(Problem) as refused:
+                change({"known_objects": False})
+            self.assertEqual(refused.exception.code, "followed")
+            change({"known_objects": False}, force=True)
+            self.assertIsNone(copy.settings().values["follow"])
+
+    def test_a_call_that_must_not_create_its_queue(self) -> None:
+        queue, one = self.queue, {"key": "a"}
+        calls: list[Callable[[], object]] = [
+            lambda: queue.add(one, must_exist=True),
+            lambda: queue.update(one, must_exist=True),
+            lambda: queue.delete(one, must_exist=True),
+            lambda: queue.delete_key("a", must_exist=True),
+            lambda: queue.deltas([{"type": "Added", "object": one}], must_exist=True),
+            lambda: queue.deltas([{"type": "Added", "object": one}], must_exist=True, skip_invalid=True),
+            lambda: queue.replace([one], must_exist=True),
+            lambda: queue.add_key("a", must_exist=True),
+        ]
+        for call in calls:
+            with self.assertRaises(Problem) as refused:
+                call()
+            self.assertEqual(refused.exception.code, "queue-not-found")
+        queue.put_settings()
+        for call in calls[:-1]:
+            call()
+
+    def test_items_are_selected_by_their_prefix_source_and_last_error(self) -> None:
+        self.queue.put_settings({"max_failures": 1})
+        self.queue.add([{"key": "a1"}, {"key": "b1"}], source="erp")
+        self.queue.add({"key": "a2"})
+        [popped] = self.queue.pop().items
+        self.queue.nack(popped.lease.id, error="no price")
+
+        def keys(**options: Any) -> list[str]:
+            return sorted(item.key for item in self.queue.items(**options))
+
+        self.assertEqual(keys(prefix="a"), ["a1", "a2"])
+        self.assertEqual(keys(source="erp"), ["a1", "b1"])
+        self.assertEqual(keys(error="no price"), [popped.key])
+        self.assertEqual(keys(error="", source="erp"), ["b1"])
 
     def test_a_key_alone(self) -> None:
         self.queue.put_settings({"mode": "keys"})

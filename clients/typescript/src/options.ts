@@ -5,6 +5,8 @@ import type { Duration } from "./duration.js";
 import type { CallOptions } from "./transport.js";
 
 export interface PatchOptions extends CallOptions {
+    /** Detach the followers that the new settings do not allow. Otherwise they refuse the call. */
+    force?: boolean;
     /** The ETag of the settings that the caller has read. If they have changed, the call is refused (412 `precondition-failed`). */
     ifMatch?: string;
 }
@@ -24,6 +26,8 @@ export interface ProduceOptions extends CallOptions {
     source?: string;
     /** With `source`: the number of the call, which is applied once. A repeat with the same number changes nothing. */
     sequence?: number;
+    /** Refuse the call if the queue does not exist, instead of creating it. */
+    mustExist?: boolean;
     /** The W3C trace that led to the call. */
     traceparent?: string;
 }
@@ -101,6 +105,11 @@ export interface ItemsOptions extends ListOptions {
     /** Default: all states. */
     state?: readonly ItemState[];
     worker?: string;
+    prefix?: string;
+    /** Only keys that this source owns. */
+    source?: string;
+    /** Only keys whose last failure had exactly this error. The empty text selects keys without an error. */
+    error?: string;
     key?: string;
 }
 

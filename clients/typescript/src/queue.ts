@@ -287,8 +287,8 @@ export class Queue<T> {
 
     /** Keys with waiting or leased deltas. */
     items(options: ItemsOptions = {}): List<Item<T>> {
-        const { state, worker, key } = options;
-        return this.#list(["items"], { state, worker, key }, options);
+        const { state, worker, prefix, source, error, key } = options;
+        return this.#list(["items"], { state, worker, prefix, source, error, key }, options);
     }
 
     /** One key; undefined if the queue does not have it. */
@@ -438,15 +438,16 @@ export class Queue<T> {
     }
 
     #produce(call: string, query: Query, options: ProduceOptions, body?: string, countsTwice = false): Promise<Produced> {
-        const { source, sequence, traceparent } = options;
-        const sent = { method: "POST", path: [call], query: { ...query, source, sequence }, body, headers: { traceparent } } as const;
+        const { source, sequence, mustExist, traceparent } = options;
+        const sent = { method: "POST", path: [call], query: { ...query, source, sequence, mustExist }, body, headers: { traceparent } } as const;
         return this.#send({ ...sent, countsTwice: countsTwice && sequence === undefined }, options);
     }
 
     async #change(method: "PUT" | "PATCH", settings: SettingsInput, options: PutOptions): Promise<TaggedSettings> {
         const headers = { "if-match": options.ifMatch, "if-none-match": options.ifAbsent ? "*" : undefined };
         const countsTwice = options.ifMatch !== undefined || options.ifAbsent === true;
-        const call = { method, path: [], body: JSON.stringify(settings), headers, countsTwice, isTagged: true };
+        const query = { force: options.force };
+        const call = { method, path: [], query, body: JSON.stringify(settings), headers, countsTwice, isTagged: true };
         const { document, etag } = await this.#send<Tagged<QueueDocument>>(call, options);
         return { settings: document.settings, etag };
     }

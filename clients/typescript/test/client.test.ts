@@ -5,7 +5,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import test from "node:test";
 
-import { CallAborted, Client, type DeltaqError } from "../src/index.js";
+import { CallAborted, Client, type DeltaqError, type ItemsOptions } from "../src/index.js";
 import { refuse, Server, until, web } from "./server.js";
 
 const busy = { status: 503, code: "draining", retryable: true };
@@ -125,6 +125,55 @@ test("settings are replaced as a whole or changed in part, and only as the calle
     await assert.rejects(queue.putSettings({}, { ifAbsent: true }), stale);
     assert.equal((await queue.putSettings({ max_failures: 3 })).settings.lease, "30s");
     assert.deepEqual(await queue.putSettings((await queue.settings()).settings), await queue.settings());
+});
+
+test("followers are detached only by force", async t => {
+    const server = await Server.start(t);
+    const [prices, copy] = [server.queue(), server.queue("copy")];
+    for (const change of [
+        (force: boolean) => prices.patchSettings({ known_objects: false }, { force }),
+        (force: boolean) => prices.putSettings({ known_objects: false }, { force }),
+    ]) {
+        await prices.putSettings();
+        await copy.putSettings({ follow: { queue: "prices", view: "known" } });
+        await assert.rejects(change(false), { code: "followed" });
+        await change(true);
+        assert.equal((await copy.settings()).settings.follow, null);
+    }
+});
+
+test("a call that must not create its queue", async t => {
+    const queue = (await Server.start(t)).queue();
+    const options = { mustExist: true };
+    const calls = [
+        () => queue.add({ key: "a" }, options),
+        () => queue.update({ key: "a" }, options),
+        () => queue.delete({ key: "a" }, options),
+        () => queue.deleteKey("a", options),
+        () => queue.deltas([{ type: "Added", object: { key: "a" } }], options),
+        () => queue.replace([{ key: "a" }], options),
+    ];
+    for (const call of [...calls, () => queue.addKey("a", options)]) {
+        await assert.rejects(call(), { code: "queue-not-found" });
+    }
+    await queue.putSettings();
+    for (const call of calls) {
+        await call();
+    }
+});
+
+test("items are selected by their prefix, source and last error", async t => {
+    const queue = (await Server.start(t)).queue();
+    await queue.putSettings({ max_failures: 1 });
+    await queue.add([{ key: "a1" }, { key: "b1" }], { source: "erp" });
+    await queue.add({ key: "a2" });
+    const [popped] = (await queue.pop()).items;
+    await queue.nack(popped!.lease.id, { error: "no price" });
+    const keys = async (options: ItemsOptions) => (await queue.items(options).all()).map(({ key }) => key).sort();
+    assert.deepEqual(await keys({ prefix: "a" }), ["a1", "a2"]);
+    assert.deepEqual(await keys({ source: "erp" }), ["a1", "b1"]);
+    assert.deepEqual(await keys({ error: "no price" }), [popped!.key]);
+    assert.deepEqual(await keys({ error: "", source: "erp" }), ["b1"]);
 });
 
 test("parked keys are selected by their keys or by an error, and never by a selection that is undefined", async t => {

@@ -10,6 +10,7 @@ import {
     Client,
     type GetOptions,
     Informer,
+    type ItemsOptions,
     type ListOptions,
     Nack,
     type PopOptions,
@@ -41,8 +42,8 @@ function rows(columns: number): string[][] {
 type Unset<Options> = Record<keyof Options, undefined>;
 
 const call = { signal: undefined, retry: undefined, replyTimeout: undefined };
-const produce = { ...call, source: undefined, sequence: undefined, traceparent: undefined };
-const put: Unset<PutOptions> = { ...call, ifMatch: undefined, ifAbsent: undefined };
+const produce = { ...call, source: undefined, sequence: undefined, mustExist: undefined, traceparent: undefined };
+const put: Unset<PutOptions> = { ...call, ifMatch: undefined, ifAbsent: undefined, force: undefined };
 const add: Unset<AddOptions> = { ...produce, debounce: undefined, maxWait: undefined, headStart: undefined, delay: undefined, key: undefined };
 const replace: Unset<ReplaceOptions> = {
     ...produce,
@@ -67,6 +68,15 @@ const pop: Unset<PopOptions> = {
 };
 const get: Unset<GetOptions> = { ...call, minResourceVersion: undefined };
 const list: Unset<ListOptions> = { ...call, limit: undefined };
+const items: Unset<ItemsOptions> = {
+    ...list,
+    state: undefined,
+    worker: undefined,
+    prefix: undefined,
+    source: undefined,
+    error: undefined,
+    key: undefined,
+};
 
 const queue = new Client("http://localhost:7070").queue("q");
 const worker = (options?: object) => new Worker(queue, () => undefined, options).options;
@@ -78,6 +88,7 @@ const options: Record<string, Defaults<any>> = {
     PopOptions: pop,
     GetOptions: get,
     ListOptions: list,
+    ItemsOptions: items,
     ClientOptions: CLIENT_DEFAULTS,
     RetryOptions: RETRY_DEFAULTS,
     WorkerOptions: worker(),

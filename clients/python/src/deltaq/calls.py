@@ -162,13 +162,14 @@ def add(
     debounce: Duration | None = None,
     max_wait: Duration | None = None,
     head_start: Duration | None = None,
+    must_exist: bool = False,
     traceparent: str | None = None,
 ) -> Call[Produced]:
     """Adds an object or a list of objects, all or none. `key` is the key of a single object that does not contain it. With `source` and `sequence`, the
     server applies the call once, however often it is repeated. With `debounce`, the keys are delivered when they have been quiet for this time, at the
-    latest after `max_wait`. With `head_start`, they count as having arrived so much earlier, or later if it is negative. `traceparent` is the W3C trace
-    that led to the call."""
-    query = {"key": key, **waits_text(delay, debounce, max_wait, head_start)}
+    latest after `max_wait`. With `head_start`, they count as having arrived so much earlier, or later if it is negative. With `must_exist`, the call is
+    refused if the queue does not exist, which otherwise creates it. `traceparent` is the W3C trace that led to the call."""
+    query = {"key": key, **waits_text(delay, debounce, max_wait, head_start), "must_exist": must_exist}
     return _produce(queue, "add", objects, source, sequence, traceparent=traceparent, **query)
 
 
@@ -183,10 +184,11 @@ def add_key(
     max_wait: Duration | None = None,
     head_start: Duration | None = None,
     rate_limited: bool = False,
+    must_exist: bool = False,
     traceparent: str | None = None,
 ) -> Call[Produced]:
     """Mode `keys`: adds a key without an object. With `rate_limited`, the key waits as after a failure, and the call counts as one."""
-    query = {"key": key, **waits_text(delay, debounce, max_wait, head_start), "rate_limited": rate_limited}
+    query = {"key": key, **waits_text(delay, debounce, max_wait, head_start), "rate_limited": rate_limited, "must_exist": must_exist}
     return _produce(queue, "add", None, source, sequence, traceparent=traceparent, **query)
 
 
@@ -201,10 +203,11 @@ def update(
     debounce: Duration | None = None,
     max_wait: Duration | None = None,
     head_start: Duration | None = None,
+    must_exist: bool = False,
     traceparent: str | None = None,
 ) -> Call[Produced]:
     """Updates an object or a list of objects, all or none."""
-    query = {"key": key, **waits_text(delay, debounce, max_wait, head_start)}
+    query = {"key": key, **waits_text(delay, debounce, max_wait, head_start), "must_exist": must_exist}
     return _produce(queue, "update", objects, source, sequence, traceparent=traceparent, **query)
 
 
@@ -217,10 +220,12 @@ def delete(
     debounce: Duration | None = None,
     max_wait: Duration | None = None,
     head_start: Duration | None = None,
+    must_exist: bool = False,
     traceparent: str | None = None,
 ) -> Call[Produced]:
     """Deletes the keys of an object or of a list of objects, whose last states these are."""
-    return _produce(queue, "delete", objects, source, sequence, traceparent=traceparent, **waits_text(None, debounce, max_wait, head_start))
+    query = {**waits_text(None, debounce, max_wait, head_start), "must_exist": must_exist}
+    return _produce(queue, "delete", objects, source, sequence, traceparent=traceparent, **query)
 
 
 def delete_key(
@@ -232,10 +237,12 @@ def delete_key(
     debounce: Duration | None = None,
     max_wait: Duration | None = None,
     head_start: Duration | None = None,
+    must_exist: bool = False,
     traceparent: str | None = None,
 ) -> Call[Produced]:
     """Deletes a key. Its last state is the newest object that the queue has."""
-    return _produce(queue, "delete", None, source, sequence, traceparent=traceparent, key=key, **waits_text(None, debounce, max_wait, head_start))
+    query = {"key": key, **waits_text(None, debounce, max_wait, head_start), "must_exist": must_exist}
+    return _produce(queue, "delete", None, source, sequence, traceparent=traceparent, **query)
 
 
 def replace(
@@ -251,6 +258,7 @@ def replace(
     keep_last: bool = False,
     skip_invalid: bool = False,
     dry_run: bool = False,
+    must_exist: bool = False,
     traceparent: str | None = None,
 ) -> Call[Replaced]:
     """Sends the whole list of a source. The list may have any length. `keep_last` takes the last of several objects with the same key; otherwise they
@@ -269,6 +277,7 @@ def replace(
         "duplicates": "last" if keep_last else None,
         "skip_invalid": skip_invalid,
         "dry_run": dry_run,
+        "must_exist": must_exist,
     }
     path = _queue(queue, "/replace")
     return _call("POST", path, lambda fields: Replaced.read(_explained(fields, lines)), query, body, headers=_trace(traceparent))
@@ -281,6 +290,7 @@ def deltas(
     source: str | None = None,
     sequence: int | None = None,
     skip_invalid: bool = False,
+    must_exist: bool = False,
     traceparent: str | None = None,
 ) -> Call[Produced]:
     """Sends a mixed batch of `{"type","key"?,"object"?,...}`, all or none. With `skip_invalid`, deltas with an invalid object are left out, however many
@@ -291,13 +301,13 @@ def deltas(
     expects = any(delta.get("expected_version") is not None for delta in batch)
     path, headers = _queue(queue, "/deltas"), _trace(traceparent)
     counts_twice = expects and sequence is None
+    query = {"source": source, "sequence": sequence, "must_exist": must_exist}
     if not skip_invalid or not batch:
-        return _call("POST", path, Produced.read, {"source": source, "sequence": sequence}, batch, counts_twice=counts_twice, headers=headers)
+        return _call("POST", path, Produced.read, query, batch, counts_twice=counts_twice, headers=headers)
     # If the body has one entry per line, an entry that is not valid JSON does not affect the others.
     lines = dump_lines(map(_writable, batch), skip_invalid=True)
-    query = {"source": source, "sequence": sequence, "skip_invalid": True}
     explained: Callable[[Json], Produced] = lambda fields: Produced.read(_explained(fields, lines))  # noqa: E731
-    return _call("POST", path, explained, query, lines.body, counts_twice=counts_twice, headers=headers)
+    return _call("POST", path, explained, query | {"skip_invalid": True}, lines.body, counts_twice=counts_twice, headers=headers)
 
 
 def _writable(delta: Json) -> Json:
@@ -469,7 +479,15 @@ def discard(queue: str, keys: Sequence[str] | None = None, *, error: str | None 
 # Queues.
 
 
-def _change(method: str, queue: str, values: QueueSettings | Json, if_match: str | None, if_none_match: str | None = None) -> Call[Settings]:
+def _change(
+    method: str,
+    queue: str,
+    values: QueueSettings | Json,
+    *,
+    force: bool,
+    if_match: str | None,
+    if_none_match: str | None = None,
+) -> Call[Settings]:
     conditions = {"if-match": if_match, "if-none-match": if_none_match}
     headers = {name: value for name, value in conditions.items() if value is not None}
     # A repeat after a lost reply would be refused, although the first call was applied.
@@ -477,7 +495,7 @@ def _change(method: str, queue: str, values: QueueSettings | Json, if_match: str
         method,
         _queue(queue),
         lambda tagged: Settings(tagged[0]["settings"], tagged[1]),
-        None,
+        {"force": force},
         values,
         counts_twice=bool(headers),
         headers=headers,
@@ -485,15 +503,24 @@ def _change(method: str, queue: str, values: QueueSettings | Json, if_match: str
     )
 
 
-def put_settings(queue: str, values: QueueSettings | Json | None = None, *, if_match: str | None = None, if_absent: bool = False) -> Call[Settings]:
+def put_settings(
+    queue: str,
+    values: QueueSettings | Json | None = None,
+    *,
+    if_match: str | None = None,
+    if_absent: bool = False,
+    force: bool = False,
+) -> Call[Settings]:
     """Creates the queue with these settings, or replaces all of its settings: a missing setting gets its default. With `if_match`, only if the
-    settings have this ETag; with `if_absent`, only if the queue does not exist."""
-    return _change("PUT", queue, values or {}, if_match, "*" if if_absent else None)
+    settings have this ETag; with `if_absent`, only if the queue does not exist. With `force`, followers that the settings do not allow are detached;
+    otherwise they refuse the call."""
+    return _change("PUT", queue, values or {}, force=force, if_match=if_match, if_none_match="*" if if_absent else None)
 
 
-def patch_settings(queue: str, values: QueueSettings | Json, *, if_match: str | None = None) -> Call[Settings]:
-    """Changes the named settings: None resets a setting, and objects are merged. With `if_match`, only if the settings have this ETag."""
-    return _change("PATCH", queue, values, if_match)
+def patch_settings(queue: str, values: QueueSettings | Json, *, if_match: str | None = None, force: bool = False) -> Call[Settings]:
+    """Changes the named settings: None resets a setting, and objects are merged. With `if_match`, only if the settings have this ETag. With `force`,
+    followers that the settings do not allow are detached; otherwise they refuse the call."""
+    return _change("PATCH", queue, values, force=force, if_match=if_match)
 
 
 def settings(queue: str) -> Call[Settings]:
@@ -556,12 +583,16 @@ def items(
     *,
     state: str | None = None,
     worker: str | None = None,
+    prefix: str | None = None,
+    source: str | None = None,
+    error: str | None = None,
     key: str | None = None,
     limit: int | None = None,
     continue_: str | None = None,
 ) -> Call[Page[ListedItem]]:
-    """Ready, delayed, leased and parked keys, in pages. `state` selects some of these states."""
-    query = {"state": state, "worker": worker, "key": key, "limit": limit, "continue": continue_}
+    """Ready, delayed, leased and parked keys, in pages. `state` selects some of these states, and `error` the keys whose last error it is (empty: keys
+    without an error)."""
+    query = {"state": state, "worker": worker, "prefix": prefix, "source": source, "error": error, "key": key, "limit": limit, "continue": continue_}
     return _call("GET", _queue(queue, "/items"), Page.reader(ListedItem.read), query)
 
 
@@ -655,10 +686,11 @@ def index_values(
     prefix: str | None = None,
     limit: int | None = None,
     continue_: str | None = None,
+    wait: Duration | None = None,
 ) -> Call[Page[Json]]:
-    """The values of an index, with the number of keys of each, in pages."""
+    """The values of an index, with the number of keys of each, in pages. `wait` is how long the call waits for an index that is being built."""
     query = {"prefix": prefix, "limit": limit, "continue": continue_}
-    return _call("GET", _queue(queue, f"/indexes/{_segment(index)}"), Page.reader(_document), query)
+    return _call("GET", _queue(queue, f"/indexes/{_segment(index)}"), Page.reader(_document), query, wait=wait)
 
 
 def synced(queue: str, *, resource_version: int | str | None = None, wait: Duration | None = None) -> Call[Synced]:
