@@ -172,7 +172,12 @@ impl Commands {
             Notice::Retry { error, failures, .. } => report_failure(error, *failures),
             Notice::QueueNotFound { .. } => report_absence(&self.name),
             Notice::Settled(settled) => self.settled(settled),
-            Notice::LeaseLost { .. } | Notice::Panicked { .. } | Notice::Paused { .. } | Notice::Resumed => {}
+            Notice::Paused { failures, pause, .. } => {
+                let pause = deltaq_types::duration::format(*pause);
+                report(&format!("paused for {pause} after {failures} failures in a row"));
+            }
+            Notice::Resumed => report("goes on after a key that has succeeded"),
+            Notice::LeaseLost { .. } | Notice::Panicked { .. } => {}
         }
     }
 
@@ -182,7 +187,15 @@ impl Commands {
             return;
         };
         if settled.result == SettleResult::Stale {
-            let outcome = settled.outcome.unwrap_or(LeaseOutcome::Unknown).as_str();
+            let outcome = settled.outcome.unwrap_or(LeaseOutcome::Unknown);
+            // A command may return its key itself, such as with a hold.
+            if outcome == LeaseOutcome::Released && how == SettleAs::Ack {
+                if self.is_verbose {
+                    report(&format!("{key}: released while its command ran"));
+                }
+                return;
+            }
+            let outcome = outcome.as_str();
             return report(&format!("{key}: the lease had ended ({outcome}) before its {}", how.as_str()));
         }
         let done = match how {

@@ -315,6 +315,40 @@ fn a_command_that_can_not_run_ends_the_worker() {
 }
 
 #[test]
+fn a_breaker_pauses_the_worker_until_a_key_succeeds() {
+    let server = Server::in_memory();
+    let options = r#"{"rate_limiter":{"item_exponential":{"base":"1h","max":"1h"}}}"#;
+    server.run(&["queue", "create", "q", "--from", options]).ok();
+    add(&server, 4);
+    let mut work = Work::start(&server, &["--until-empty", "--breaker", "2"], r#"test "$DELTAQ_KEY" = k3"#);
+    work.fails();
+    let reported = work.process.log();
+    for line in [
+        "deltaq: paused for 1s after 2 failures in a row",
+        "deltaq: paused for 2s after 3 failures in a row",
+        "deltaq: goes on after a key that has succeeded",
+        "deltaq: deliveries: 1 acknowledged, 3 failed",
+    ] {
+        assert!(reported.contains(line), "{line}: {reported}");
+    }
+}
+
+#[test]
+fn a_command_that_releases_its_key_is_no_surprise() {
+    let server = Server::in_memory();
+    add(&server, 1);
+    let script = format!(
+        "test -e $DIR/released && exit; touch $DIR/released; {} release q \"$DELTAQ_LEASE\" > $DIR/reply",
+        env!("CARGO_BIN_EXE_deltaq")
+    );
+    let mut work = Work::start(&server, &["--until-empty", "--verbose"], &script);
+    work.ends();
+    let reported = work.process.log();
+    assert!(reported.contains("deltaq: k0: released while its command ran"), "{reported}");
+    assert!(!reported.contains("the lease had ended"), "{reported}");
+}
+
+#[test]
 fn a_closed_queue_ends_the_worker() {
     let server = Server::in_memory();
     add(&server, 3);
