@@ -82,6 +82,7 @@ var documents = []struct {
 	{deltaq.Index{}, []string{"IndexDocument"}},
 	{deltaq.IndexValue{}, []string{"IndexValueDocument"}},
 	{deltaq.SyncedReply{}, []string{"SyncedDocument"}},
+	{deltaq.SettingsPlan{}, []string{"SettingsPlan"}},
 	{deltaq.RateLimiter{}, []string{"RateLimiter", "GivenRateLimiter"}},
 	{deltaq.ItemExponential{}, []string{"ItemExponential", "GivenItemExponential"}},
 	{deltaq.ItemFastSlow{}, []string{"ItemFastSlow", "GivenItemFastSlow"}},
@@ -305,6 +306,7 @@ func callsThatChange(ctx context.Context, q *deltaq.Queue) []error {
 	do(q.PutSettings(ctx, deltaq.QueueSettings{Indexes: map[string]string{"by_city": "/city"}}, nil))
 	do(q.PatchSettings(ctx, deltaq.QueueSettings{MaxFailures: deltaq.Ptr(int64(3))}, &deltaq.PatchOptions{Reset: []string{"lease"}}))
 	do(q.Settings(ctx))
+	do(q.PlanSettings(ctx, deltaq.QueueSettings{}))
 	do(q.Get(ctx))
 	do(q.Status(ctx))
 	do(q.Seed(ctx, []deltaq.SeedCall{{Object: object(`{"key":"known","city":"Rome"}`)}}))

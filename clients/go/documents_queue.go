@@ -199,6 +199,16 @@ type TaggedSettings struct {
 	ETag string
 }
 
+// SettingsPlan is what a change of settings would make of a queue.
+type SettingsPlan struct {
+	// Current are the present settings; nil if there is no queue of this name.
+	Current *QueueSettings `json:"current"`
+	// ETag is that of the present settings, for IfMatch in a later call; nil if there is no queue of this name.
+	ETag *string `json:"etag"`
+	// Planned are the settings after the change.
+	Planned QueueSettings `json:"planned"`
+}
+
 // FollowStatus is the progress of a follower.
 type FollowStatus struct {
 	// State is listing, following, blocked or waiting.

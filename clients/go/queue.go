@@ -139,6 +139,11 @@ func (q *Queue) change(ctx context.Context, method string, settings any, options
 	return &TaggedSettings{document.Settings, etag}, nil
 }
 
+// PlanSettings returns what [Queue.PutSettings] with these settings would change. Nothing is changed.
+func (q *Queue) PlanSettings(ctx context.Context, settings QueueSettings) (*SettingsPlan, error) {
+	return post[SettingsPlan](ctx, q, "/settings/plan", settings, nil)
+}
+
 // Settings returns the settings of the queue, as [Queue.PutSettings] takes them.
 func (q *Queue) Settings(ctx context.Context) (*TaggedSettings, error) {
 	call, err := q.call(http.MethodGet, "/settings")

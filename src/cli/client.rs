@@ -3,6 +3,7 @@
 //!
 //! Exit codes are in `failure.rs`.
 
+mod apply;
 mod confirm;
 mod connection;
 mod consume;

@@ -47,6 +47,10 @@ class Calls(unittest.TestCase):
         self.assertEqual((created.values["lease"], created.values["max_failures"]), ("1m", 3))
         with self.assertRaises(Problem):
             self.queue.put_settings(if_absent=True)
+        plan = self.queue.plan_settings({"lease": "2m"})
+        self.assertEqual((plan.current, plan.etag, plan.planned["lease"]), (created.values, created.etag, "2m"))
+        fresh = self.client.queue("fresh").plan_settings()
+        self.assertEqual((fresh.current, fresh.etag, fresh.planned["lease"]), (None, None, "30s"))
         self.queue.add({"key": "a", "price": 1}, traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
         item = self.queue.pop(with_known=True).items[0]
         self.assertEqual(item.deltas[0].traceparent, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")

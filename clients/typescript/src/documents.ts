@@ -468,6 +468,16 @@ export interface TaggedSettings {
     etag: string;
 }
 
+/** What a change of settings would make of a queue. */
+export interface SettingsPlan {
+    /** The present settings; null if there is no queue of this name. */
+    current: QueueSettings | null;
+    /** The ETag of the present settings, for `ifMatch` in a later call; null if there is no queue of this name. */
+    etag: string | null;
+    /** The settings after the change. */
+    planned: QueueSettings;
+}
+
 export interface QueueStatus {
     ready: number;
     delayed: number;

@@ -27,6 +27,7 @@ import type {
     SettingsInput,
     SourceDocument,
     Synced,
+    SettingsPlan,
     TaggedSettings,
     View,
     WatchRow,
@@ -101,6 +102,11 @@ export class Queue<T> {
     /** Changes the named settings of the queue; null resets a setting, and objects are merged. */
     async patchSettings(changes: SettingsInput, options: PatchOptions = {}): Promise<TaggedSettings> {
         return this.#change("PATCH", changes, options);
+    }
+
+    /** What `putSettings` with these settings would change. Nothing is changed. */
+    planSettings(settings: SettingsInput = {}, options: CallOptions = {}): Promise<SettingsPlan> {
+        return this.#post(["settings", "plan"], {}, options, settings);
     }
 
     /** The settings of the queue, as `putSettings` takes them. */

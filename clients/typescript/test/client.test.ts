@@ -115,8 +115,12 @@ test("other calls that settle and produce", async t => {
 test("settings are replaced as a whole or changed in part, and only as the caller has seen them", async t => {
     const queue = (await Server.start(t)).queue();
     await assert.rejects(queue.patchSettings({ lease: "1m" }), { code: "queue-not-found" });
+    const first = await queue.planSettings({ lease: "1m" });
+    assert.deepEqual([first.current, first.etag, first.planned.lease], [null, null, "1m"]);
     const created = await queue.putSettings({ lease: "1m", max_failures: 3 }, { ifAbsent: true });
     assert.deepEqual(await queue.settings(), created);
+    const plan = await queue.planSettings({ lease: "2m" });
+    assert.deepEqual([plan.current, plan.etag, plan.planned.lease], [created.settings, created.etag, "2m"]);
     const changed = await queue.patchSettings({ lease: "2m", retention: { age: "1h" } }, { ifMatch: created.etag });
     assert.deepEqual([changed.settings.lease, changed.settings.max_failures], ["2m", 3]);
     assert.notEqual(changed.etag, created.etag);

@@ -69,7 +69,7 @@ pub use self::server::{
 pub use self::settings::{
     Bucket, Debounce, DebouncedDeletes, DeliveryRate, DetailedKeyPart, DiffSettings, Follow, FollowedView,
     HeadStartOrder, ItemExponential, ItemFastSlow, KeyPart, Mode, Order, PriorityOrder, QueueSettings,
-    RateLimiter, Retention,
+    RateLimiter, Retention, SettingsPlan,
 };
 pub use self::timestamp::{LAST_US, Timestamp};
 pub use self::watch::WatchRow;

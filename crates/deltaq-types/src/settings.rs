@@ -18,6 +18,19 @@ use super::range::{self, CENTURY, DAYS_366, HOUR, HOURS_12, SEC, U32_MAX, US, WH
 use super::strict::flag;
 use super::terms::{HeadStart, JsonPointer, KEY_BYTES_MAX, KEY_POINTERS_MAX, Span};
 
+/// What a PUT of settings would make of a queue.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct SettingsPlan {
+    /// The present settings; null if there is no queue of this name.
+    #[schema(required = true)]
+    pub current: Option<QueueSettings>,
+    /// The entity tag of the present settings, for `if-match`; null if there is no queue of this name.
+    #[schema(required = true)]
+    pub etag: Option<String>,
+    /// The settings after the PUT.
+    pub planned: QueueSettings,
+}
+
 /// The settings of a queue. A reply has all members, null where a setting is not set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct QueueSettings {

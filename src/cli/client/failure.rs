@@ -18,7 +18,8 @@ Exit codes:
   3  nothing there: no key to pop, an unknown queue or key, a closed queue, or the time limit of a wait
   4  no connection to the server, or no reply
   5  the server asks to try again later (429, 503, 504, 507)
-  6  a lease had ended before the call";
+  6  a lease had ended before the call
+  7  apply --dry-run: queues would change";
 
 const LEASE_LOST_ADVICE: &str =
     "another worker may hold the key: drop the result, or make the work safe to repeat";
@@ -54,6 +55,9 @@ pub(in crate::cli) enum Failure {
     /// The lease had ended.
     #[error("{0}")]
     LeaseLost(String),
+    /// Queues differ from the file.
+    #[error("{0}")]
+    Differs(String),
     /// A part of the result is missing, because some queues currently can't be read.
     #[error("{0}")]
     Incomplete(String),
@@ -95,6 +99,14 @@ impl Failure {
         Self::Input { name, line, why }
     }
 
+    /// Adds the place of the failure of a call.
+    pub(super) fn in_place(self, place: String) -> Self {
+        match self {
+            Self::Client(source) => Self::At { place, source },
+            failure => Self::Other(format!("{place}: {}", failure.text())),
+        }
+    }
+
     /// The exit code of the process.
     fn code(&self) -> u8 {
         match self {
@@ -105,6 +117,7 @@ impl Failure {
             Self::Nothing(_) => 3,
             Self::Incomplete(_) => 5,
             Self::LeaseLost(_) => 6,
+            Self::Differs(_) => 7,
             Self::Other(_) | Self::Input { .. } | Self::Read { .. } | Self::Write(_) => 1,
         }
     }

@@ -3,10 +3,11 @@
 use clap::Args;
 use deltaq_client::Call;
 use deltaq_types::UnavailableQueue;
+use serde::de::DeserializeOwned;
 
 use super::failure::Failure;
 use super::output::Row;
-use super::reply::PageTexts;
+use super::reply::{PageTexts, parse};
 use super::session::Session;
 
 /// Maximum number of entries per page.
@@ -44,6 +45,26 @@ pub(super) async fn print_list<T: Row>(
     }
     list.finish(empty)?;
     check_complete(&unavailable)
+}
+
+/// All entries of a list, and the queues that are missing from it.
+pub(super) async fn all<T: DeserializeOwned>(
+    session: &Session,
+    call: impl Fn() -> Result<Call, Failure>,
+) -> Result<(Vec<T>, Vec<UnavailableQueue>), Failure> {
+    let (mut entries, mut unavailable, mut next) = (Vec::new(), Vec::new(), None);
+    loop {
+        let call = call()?.query("limit", Some(PAGE)).query("continue", next);
+        let page: PageTexts = session.client.fetch(call).await?;
+        for text in &page.items {
+            entries.push(parse(text)?);
+        }
+        unavailable.extend(page.unavailable);
+        next = page.next;
+        if next.is_none() {
+            return Ok((entries, unavailable));
+        }
+    }
 }
 
 /// Reports the queues that are missing from a list or a sum, because they can't be read.

@@ -2,6 +2,7 @@
 
 pub(in crate::cli) mod settings;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
@@ -10,13 +11,15 @@ use deltaq_client::Call;
 use deltaq_types::duration::DurationText;
 use deltaq_types::name::Name;
 use deltaq_types::{FollowState, PurgedDocument, QueueDocument, QueueStatus};
-use serde_json::value::RawValue;
+use serde::Deserialize;
+use serde_json::value::{RawValue, to_raw_value};
 
 use self::settings::Settings;
+use super::apply::Apply;
 use super::confirm::confirm;
 use super::failure::Failure;
 use super::output::{Cell, Format, Output, Row, Tone, counted, duration_text};
-use super::pages::{Limit, print_list};
+use super::pages::{Limit, all, check_complete, print_list};
 use super::reply::parse;
 use super::session::{Execute, Remote, Session, run};
 
@@ -26,6 +29,11 @@ pub enum Commands {
     /// List the queues with their counts.
     #[command(after_help = "Example:\n  deltaq queues --prefix erp-")]
     Queues(Remote<List>),
+    /// Give queues the settings of a file: create those that are missing, and change those that differ.
+    #[command(
+        after_help = "Examples:\n  deltaq apply --file queues.yaml --dry-run\n  deltaq apply --file queues.yaml"
+    )]
+    Apply(Remote<Apply>),
     /// Create, show, change or delete one queue.
     #[command(subcommand)]
     Queue(QueueCommands),
@@ -35,13 +43,14 @@ impl Commands {
     /// The operations of the API that the commands call.
     #[cfg(test)]
     pub(super) fn operations() -> Vec<&'static [&'static str]> {
-        [&[List::OPERATIONS], QueueCommands::OPERATIONS].concat()
+        [&[List::OPERATIONS, Apply::OPERATIONS], QueueCommands::OPERATIONS].concat()
     }
 
     /// Runs the command.
     pub(super) fn run(&self) -> ExitCode {
         match self {
             Self::Queues(command) => run(command),
+            Self::Apply(command) => run(command),
             Self::Queue(command) => command.run(),
         }
     }
@@ -56,8 +65,8 @@ super::commands! {
         /// Show a queue with its counts and settings.
         #[command(after_help = "Example:\n  deltaq queue get prices")]
         Get(Get),
-        /// Show the settings of a queue as JSON; `deltaq queue create --replace --from` restores them.
-        #[command(after_help = "Example:\n  deltaq queue settings prices > prices.json\n  deltaq queue create prices --replace --from prices.json")]
+        /// Show the settings of a queue as JSON, or without a name those of all queues, as `deltaq apply` reads them.
+        #[command(after_help = "Examples:\n  deltaq queue settings prices > prices.json\n  deltaq queue create prices --replace --from prices.json\n  deltaq queue settings > queues.json\n  deltaq apply --file queues.json")]
         Settings(ShowSettings),
         /// Create a queue, or replace all settings of an existing one.
         #[command(after_help = "Modes, by what a pop delivers:\n  mode=delta   all changes of a key since its last ack (default)\n  mode=latest  only the newest change of a key\n  mode=keys    only the key\n  mode=events  each change alone, in order\n\nExample:\n  deltaq queue create jobs mode=keys lease=1m max_failures=5")]
@@ -113,8 +122,8 @@ pub struct Create {
 /// `deltaq queue settings`.
 #[derive(Debug, Clone, Args)]
 pub struct ShowSettings {
-    /// The name of the queue.
-    pub name: Name,
+    /// The name of the queue [default: all queues].
+    pub name: Option<Name>,
 }
 
 /// `deltaq queue configure`.
@@ -241,11 +250,22 @@ impl Execute for Configure {
 }
 
 impl Execute for ShowSettings {
-    const OPERATIONS: &'static [&'static str] = &["get_settings"];
+    const OPERATIONS: &'static [&'static str] = &["get_settings", "list_queues"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        let text: Box<RawValue> = session.client.fetch(session.on_queue("get_settings", &self.name)?).await?;
-        session.output.json_document(&text, self.name.as_str())
+        if let Some(name) = &self.name {
+            let text: Box<RawValue> = session.client.fetch(session.on_queue("get_settings", name)?).await?;
+            return session.output.json_document(&text, name.as_str());
+        }
+        let call = || Ok(session.call("list_queues", "", "")?.query("fields", Some("name,settings")));
+        let (rows, unavailable) = all::<NamedSettings>(session, call).await?;
+        let queues: BTreeMap<String, Box<RawValue>> =
+            rows.into_iter().map(|row| (row.name, row.settings)).collect();
+        let names: String = queues.keys().map(|name| format!("{name}\n")).collect();
+        let text = to_raw_value(&BTreeMap::from([("queues", queues)]));
+        let text = text.map_err(|error| Failure::Other(format!("can't print the settings: {error}")))?;
+        session.output.json_document(&text, names.trim_end())?;
+        check_complete(&unavailable)
     }
 }
 
@@ -311,6 +331,13 @@ impl Execute for Purge {
             format!("dropped {} and {}", counted(purged.keys, "key"), counted(purged.deltas, "delta"));
         session.output.change(&text, self.name.as_str(), &sentence)
     }
+}
+
+/// A queue of the list with `fields=name,settings`.
+#[derive(Deserialize)]
+struct NamedSettings {
+    name: String,
+    settings: Box<RawValue>,
 }
 
 /// Prints the result of a change to a queue, or the whole queue if the call changed nothing.

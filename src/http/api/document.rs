@@ -27,7 +27,7 @@ use crate::http::routes::{
         license(name = "Apache-2.0", identifier = "Apache-2.0"),
     ),
     paths(
-        settings::put, settings::patch, settings::get, queues::list, queues::get, queues::status, queues::delete, queues::pause, queues::resume,
+        settings::put, settings::patch, settings::get, settings::plan, queues::list, queues::get, queues::status, queues::delete, queues::pause, queues::resume,
         queues::close, queues::reopen, queues::purge,
         produce::add, produce::update, produce::delete, produce::replace, produce::deltas,
         produce::resync, produce::seed, produce::forget,

@@ -90,6 +90,7 @@ operations! {
     GET    "/v1/queues/{queue}/settings"       get_settings   OnQueue(Read)    Read      Ignored  []                long  without_body settings::get;
     PUT    "/v1/queues/{queue}"                put_queue      OnQueue(Admin)   Write     Settings [SettingsQuery]   long  conditional  settings::put;
     PATCH  "/v1/queues/{queue}"                patch_queue    OnQueue(Admin)   Write     Patch    [SettingsQuery]   long  conditional  settings::patch;
+    POST   "/v1/queues/{queue}/settings/plan"  plan_settings  OnQueue(Admin)   Read      Settings []                long  with_body    settings::plan;
     DELETE "/v1/queues/{queue}"                delete_queue   OnQueue(Admin)   Write     Ignored  [DeleteQueueQuery] long without_body queues::delete;
     POST   "/v1/queues/{queue}/pause"          pause_queue    OnQueue(Admin)   Write     Empty    []                long  with_body    queues::pause;
     POST   "/v1/queues/{queue}/resume"         resume_queue   OnQueue(Admin)   Write     Empty    []                long  with_body    queues::resume;

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use deltaq_engine::config::Config;
 use deltaq_service::{Document, Error, Handle, Registry};
 use deltaq_types::name::Name;
-use deltaq_types::{QueueDocument, QueueSettings};
+use deltaq_types::{QueueDocument, QueueSettings, SettingsPlan};
 use sha2::{Digest as _, Sha256};
 
 use crate::access::hex;
@@ -124,6 +124,36 @@ pub(in crate::http) async fn get(call: ReadCall) -> Result<Response, Problem> {
         return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, etag)]).into_response());
     }
     Ok(([(header::ETAG, etag)], Json(settings)).into_response())
+}
+
+/// What a PUT of these settings would make of the queue. Nothing is changed. A setting that the PUT would remove is no reason to refuse
+/// the plan, and neither is a queue to follow that does not exist yet.
+#[utoipa::path(
+    post, path = "/v1/queues/{queue}/settings/plan", tag = "queues", operation_id = "plan_settings",
+    params(InQueue),
+    request_body(content = Option<GivenSettings>),
+    responses(
+        (status = 200, description = "The settings before and after.", body = SettingsPlan),
+        Always, OfBody, Conflict, Unprocessable,
+    )
+)]
+pub(in crate::http) async fn plan(
+    QueueCall { state, name, incoming, context, .. }: QueueCall,
+) -> Result<Json<SettingsPlan>, Problem> {
+    let given = read(incoming).await?;
+    let (registry, defaults) = (state.partitions.registry(&name)?, state.partitions.defaults());
+    let Some(handle) = registry.find(&name) else {
+        let next = given.created(defaults)?;
+        check_caller(&context, &name, None, &next)?;
+        return Ok(Json(SettingsPlan { current: None, etag: None, planned: next.document() }));
+    };
+    let current = handle.document().await?.config;
+    let next = given.planned_over(&current, defaults)?;
+    check_caller(&context, &name, Some(&current), &next)?;
+    handle.check_configure(&next).await?;
+    let current = current.document();
+    let etag = Some(etag(&current));
+    Ok(Json(SettingsPlan { current: Some(current), etag, planned: next.document() }))
 }
 
 /// The settings in a body.

@@ -178,6 +178,14 @@ impl Given {
                 .hint("name them, or PATCH the settings that are to change; a PATCH with null removes one")
                 .with("fields", removed));
         }
+        self.planned_over(current, defaults)
+    }
+
+    /// Like [`put_over`](Self::put_over), but the PUT may remove settings.
+    ///
+    /// # Errors
+    /// [`Code::InvalidConfig`].
+    pub fn planned_over(&self, current: &Config, defaults: &Config) -> Result<Config, Problem> {
         Ok(keeping_rules(self.created(defaults)?, current))
     }
 

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use deltaq_types::{
     EventDocument, ExplainDocument, Info, ItemDocument, KeysCount, NodeList, ObjectDocument, Page,
     ParkedErrors, Popped, ProblemDocument, Produced, PurgedDocument, QueueDocument, QueuePage, QueueSettings,
-    QueueStatus, Replaced, SettledList, SourceDocument, SyncedDocument, WorkerDocument,
+    QueueStatus, Replaced, SettingsPlan, SettledList, SourceDocument, SyncedDocument, WorkerDocument,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -40,6 +40,7 @@ pub(super) fn check(method: &str, uri: &str, status: u16, text: &str) {
             same::<SettledList>(text);
         }
         (_, [_, "settings"]) => same::<QueueSettings>(text),
+        (_, [_, "settings", "plan"]) => same::<SettingsPlan>(text),
         (_, [_, "status"]) => same::<QueueStatus>(text),
         (_, [_, "synced"]) => same::<SyncedDocument>(text),
         (_, [_, "item"]) => same::<ItemDocument>(text),

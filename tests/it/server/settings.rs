@@ -389,3 +389,29 @@ async fn a_put_beside_deletions_creates_the_queue() {
     };
     futures_util::future::join3(deleting, putting, async { put(&service, json!({})).await.ok() }).await;
 }
+
+#[tokio::test]
+async fn a_plan_is_what_a_put_makes_and_changes_nothing() {
+    let service = Service::start().await;
+    let plan = async |settings: Value| service.call("POST", "/v1/queues/q/settings/plan", &settings).await;
+    let fresh = plan(json!({"lease": "90s"})).await.ok();
+    assert_eq!(
+        (&fresh["current"], &fresh["etag"], &fresh["planned"]["lease"]),
+        (&Value::Null, &Value::Null, &json!("90s"))
+    );
+    assert_eq!(service.get(SETTINGS).await.status, 404, "a plan creates no queue");
+    // A PUT would refuse to remove the mode.
+    put(&service, full()).await.ok();
+    let (current, etag) = settings(&service).await;
+    let planned = plan(json!({"key": "/id"})).await.ok();
+    assert_eq!((&planned["current"], planned["etag"].as_str()), (&current, Some(&*etag)));
+    assert_eq!((&planned["planned"]["mode"], &planned["planned"]["key"]), (&json!("delta"), &json!(["/id"])));
+    assert_eq!(settings(&service).await, (current.clone(), etag));
+    let repeated = plan(current.clone()).await.ok();
+    assert_eq!(repeated["planned"], current);
+    plan(json!({"lease": "-1s"})).await.problem("invalid-config");
+    plan(json!({"leese": "1s"})).await.problem("invalid-request");
+    service.call("POST", "/v1/queues/q/add", &json!({"ns": "a", "name": "b", "at": 1})).await.ok();
+    plan(json!({"mode": "events"})).await.problem("immutable-config");
+    plan(json!({"mode": "latest", "follow": {"queue": "later"}})).await.problem("immutable-config");
+}

@@ -1,5 +1,6 @@
 //! The commands that call a server, as processes against a server of the real binary.
 
+mod apply;
 mod commands;
 mod coverage;
 mod mistakes;

@@ -42,6 +42,7 @@ fn list(objects: usize, bytes: usize) -> Vec<io::Result<Event>> {
 async fn call_everything(queue: &Queue) -> Result<(), Error> {
     queue.put_settings(&json!({"indexes": {"by_city": "/city"}})).if_absent().await?;
     let (settings, etag) = queue.settings().await?;
+    assert_eq!(queue.plan_settings(&settings).await?.etag.as_ref(), Some(&etag));
     queue.patch_settings(&json!({"max_failures": 5})).if_match(&etag).await?;
     let lost = queue.put_settings(&settings).if_match(&etag).await.expect_err("the settings have changed");
     assert_eq!(lost.code(), Some("precondition-failed"));

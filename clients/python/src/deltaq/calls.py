@@ -22,6 +22,7 @@ from .models import (
     QueueSettings,
     Replaced,
     Settings,
+    SettingsPlan,
     Settled,
     Status,
     Synced,
@@ -521,6 +522,11 @@ def patch_settings(queue: str, values: QueueSettings | Json, *, if_match: str | 
     """Changes the named settings: None resets a setting, and objects are merged. With `if_match`, only if the settings have this ETag. With `force`,
     followers that the settings do not allow are detached; otherwise they refuse the call."""
     return _change("PATCH", queue, values, force=force, if_match=if_match)
+
+
+def plan_settings(queue: str, values: QueueSettings | Json | None = None) -> Call[SettingsPlan]:
+    """What `put_settings` with these settings would change. Nothing is changed."""
+    return _call("POST", _queue(queue, "/settings/plan"), SettingsPlan.read, body=values or {})
 
 
 def settings(queue: str) -> Call[Settings]:

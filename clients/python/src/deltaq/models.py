@@ -288,6 +288,22 @@ class Settings:
 
 
 @dataclass(frozen=True)
+class SettingsPlan:
+    """What a change of settings would make of a queue."""
+
+    #: The present settings; None if there is no queue of this name.
+    current: QueueSettings | None
+    #: The ETag of the present settings, for `if_match` in a later call; None if there is no queue of this name.
+    etag: str | None
+    #: The settings after the change.
+    planned: QueueSettings
+
+    @classmethod
+    def read(cls, document: Json) -> SettingsPlan:
+        return _read(cls, document)
+
+
+@dataclass(frozen=True)
 class Status:
     """The counts and flags of a queue."""
 

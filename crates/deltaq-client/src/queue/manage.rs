@@ -1,6 +1,6 @@
 //! A queue as a whole: settings, status, delivery.
 
-use deltaq_types::{PurgedDocument, QueueDocument, QueuePage, QueueSettings, QueueStatus};
+use deltaq_types::{PurgedDocument, QueueDocument, QueuePage, QueueSettings, QueueStatus, SettingsPlan};
 use http::Method;
 use serde::Serialize;
 
@@ -74,6 +74,15 @@ impl Queue {
     pub fn patch_settings(&self, settings: &(impl Serialize + ?Sized)) -> PatchSettings {
         let call = self.call(Method::PATCH, []).repeatable();
         PatchSettings { request: Request::new(self.client().clone(), call).json(settings) }
+    }
+
+    /// What [`put_settings`](Self::put_settings) with this document would change. Nothing is changed.
+    ///
+    /// # Errors
+    /// The call failed, or the server refuses the settings.
+    pub async fn plan_settings(&self, settings: &(impl Serialize + ?Sized)) -> Result<SettingsPlan, Error> {
+        let call = self.call(Method::POST, ["settings", "plan"]).repeatable();
+        send(Request::new(self.client().clone(), call).json(settings)).await
     }
 
     /// The settings of the queue, as [`put_settings`](Self::put_settings) takes them, with their entity tag.

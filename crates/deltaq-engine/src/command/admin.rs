@@ -31,11 +31,7 @@ impl Queue {
         follow_set_by: Option<Arc<str>>,
     ) -> Result<(), Refusal> {
         let now = self.advance(now);
-        if let Some(field) = self.state().config.immutable_difference(&config)
-            && (self.state().keys() > 0 || !self.volatile.replace_jobs.is_empty())
-        {
-            return Err(Refusal::ImmutableConfig { field, keys: self.state().keys() });
-        }
+        self.check_configure(&config)?;
         let follow_set_by = follow_set_by.filter(|_| config.follow.is_some());
         let is_same = *self.state().config == *config && self.state().follow_set_by == follow_set_by;
         if self.state().auto_created || !is_same {
@@ -46,6 +42,18 @@ impl Queue {
             self.emit(now, EventKind::Configured { config, follow_set_by });
         }
         Ok(())
+    }
+
+    /// Checks that the queue may have these settings now.
+    ///
+    /// # Errors
+    /// [`Refusal::ImmutableConfig`] if the change is not possible while the queue holds keys.
+    pub fn check_configure(&self, config: &Config) -> Result<(), Refusal> {
+        let has_keys = self.state().keys() > 0 || !self.volatile.replace_jobs.is_empty();
+        match self.state().config.immutable_difference(config).filter(|_| has_keys) {
+            Some(field) => Err(Refusal::ImmutableConfig { field, keys: self.state().keys() }),
+            None => Ok(()),
+        }
     }
 
     /// Checks that the settings have not changed since the objects of a command were read.

@@ -232,6 +232,14 @@ impl Handle {
         configured.unwrap_or_else(|error| (Err(error.into()), Commit::done()))
     }
 
+    /// Checks that the queue may have these settings now.
+    ///
+    /// # Errors
+    /// A refusal of the engine; [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn check_configure(&self, config: &Config) -> Result<(), Error> {
+        Ok(self.read(|queue, _| queue.check_configure(config)).await??)
+    }
+
     /// Replaces the objects of a source with a list whose keys were read with the settings `config`.
     ///
     /// # Errors

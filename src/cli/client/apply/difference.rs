@@ -1,0 +1,134 @@
+//! The differences between two documents of settings: as lines for people, and as a merge patch (RFC 7396).
+
+use std::fmt;
+
+use deltaq_types::{QueueSettings, SettingsPlan};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::cli::client::failure::Failure;
+
+/// A setting that changes.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Change {
+    /// The name of the setting, with a dot before each member: `retention.age`.
+    setting: String,
+    before: Value,
+    after: Value,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} -> {}", self.setting, self.before, self.after)
+    }
+}
+
+/// The settings that a plan changes; none if the queue is new.
+pub(super) fn changes(plan: &SettingsPlan) -> Result<Vec<Change>, Failure> {
+    let mut changes = Vec::new();
+    if let Some(current) = &plan.current {
+        add_changes("", &document(current)?, &document(&plan.planned)?, &mut changes);
+    }
+    Ok(changes)
+}
+
+/// The patch that makes the planned settings of the current ones.
+pub(super) fn merge_patch(plan: &SettingsPlan) -> Result<Value, Failure> {
+    let current = plan.current.as_ref().map(document).transpose()?.unwrap_or_default();
+    Ok(Value::Object(patch_of(&current, &document(&plan.planned)?)))
+}
+
+fn document(settings: &QueueSettings) -> Result<Map<String, Value>, Failure> {
+    match serde_json::to_value(settings) {
+        Ok(Value::Object(members)) => Ok(members),
+        _ => Err(Failure::Other("the settings are no JSON object".to_owned())),
+    }
+}
+
+/// The members of both objects that differ: their name, and their values before and after.
+fn differing<'m>(
+    before: &'m Map<String, Value>,
+    after: &'m Map<String, Value>,
+) -> impl Iterator<Item = (&'m String, Option<&'m Value>, Option<&'m Value>)> {
+    let removed = before.keys().filter(|name| !after.contains_key(*name));
+    let names = after.keys().chain(removed);
+    names.map(|name| (name, before.get(name), after.get(name))).filter(|(_, before, after)| before != after)
+}
+
+fn add_changes(
+    path: &str,
+    before: &Map<String, Value>,
+    after: &Map<String, Value>,
+    changes: &mut Vec<Change>,
+) {
+    for (name, before, after) in differing(before, after) {
+        let setting = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        if let (Some(Value::Object(before)), Some(Value::Object(after))) = (before, after) {
+            add_changes(&setting, before, after, changes);
+        } else {
+            let value = |value: Option<&Value>| value.cloned().unwrap_or_default();
+            changes.push(Change { setting, before: value(before), after: value(after) });
+        }
+    }
+}
+
+fn patch_of(before: &Map<String, Value>, after: &Map<String, Value>) -> Map<String, Value> {
+    let patch = |(name, before, after): (&String, Option<&Value>, Option<&Value>)| {
+        let value = match (before, after) {
+            // A PATCH replaces a schema as a whole, because null has a meaning in it.
+            (Some(Value::Object(before)), Some(Value::Object(after))) if name != "schema" => {
+                Value::Object(patch_of(before, after))
+            }
+            (_, after) => after.cloned().unwrap_or_default(),
+        };
+        (name.clone(), value)
+    };
+    differing(before, after).map(patch).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(value: Value) -> Map<String, Value> {
+        let Value::Object(members) = value else { panic!("{value}") };
+        members
+    }
+
+    #[test]
+    fn a_change_names_the_innermost_member() {
+        let before = object(
+            json!({"lease": "30s", "rate": {"per_second": 1.0, "burst": 2}, "order": null, "indexes": {"a": "/a"}}),
+        );
+        let after = object(
+            json!({"lease": "1m", "rate": {"per_second": 1.0, "burst": 3}, "order": {"x": 1}, "indexes": {}}),
+        );
+        let mut changes = Vec::new();
+        add_changes("", &before, &after, &mut changes);
+        let lines: Vec<String> = changes.iter().map(Change::to_string).collect();
+        assert_eq!(
+            lines,
+            [
+                r#"lease "30s" -> "1m""#,
+                "rate.burst 2 -> 3",
+                r#"order null -> {"x":1}"#,
+                r#"indexes.a "/a" -> null"#
+            ]
+        );
+    }
+
+    #[test]
+    fn a_patch_has_what_differs_and_null_for_what_is_gone() {
+        let before =
+            object(json!({"a": 1, "b": {"c": 1, "d": 2}, "schema": {"x": 1, "y": {"z": 1}}, "e": {"f": 1}}));
+        let after = object(json!({"a": 1, "b": {"d": 3}, "schema": {"y": {"z": 1}}, "e": null}));
+        let patch = patch_of(&before, &after);
+        assert_eq!(
+            Value::Object(patch),
+            json!({"b": {"d": 3, "c": null}, "schema": {"y": {"z": 1}}, "e": null})
+        );
+        assert_eq!(patch_of(&after, &after), Map::new());
+    }
+}

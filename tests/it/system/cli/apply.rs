@@ -1,0 +1,181 @@
+//! `deltaq apply`: the plan, the second time, races, followers, failures, and the file that `queue settings` writes.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::Server;
+
+const FILE: &str = "
+queues:
+  # A follower before the queue that it follows.
+  prices--shop:
+    mode: latest
+    follow: {queue: prices}
+  prices:
+    mode: latest
+    lease: 60s
+    retention: {age: 7d}
+  no:
+    mode: keys
+";
+
+/// Writes a file into the folder of the server.
+fn file(server: &Server, name: &str, text: &str) -> String {
+    let path = server.folder.path().join(name);
+    std::fs::write(&path, text).expect("a file");
+    path.to_str().expect("a path").to_owned()
+}
+
+fn settings(server: &Server, queue: &str) -> Value {
+    server.json(&["queue", "settings", queue])
+}
+
+#[test]
+fn a_file_is_applied_once() {
+    let server = Server::in_memory();
+    let path = file(&server, "queues.yaml", FILE);
+    let planned = server.run(&["apply", "--file", &path, "--dry-run"]);
+    assert!(planned.failed(7).contains("3 queues would change"));
+    assert_eq!(server.run(&["queues", "-o", "name"]).ok(), "", "a dry run changes nothing");
+
+    let applied = server.run(&["apply", "--file", &path]).ok();
+    let expected = "+ prices: mode \"latest\", lease \"60s\", retention {\"age\":\"7d\"}\n\
+                    + no: mode \"keys\"\n\
+                    + prices--shop: mode \"latest\", follow {\"queue\":\"prices\"}\n3 new, 0 changed, 0 as before\n";
+    assert_eq!(applied, expected);
+    assert_eq!(settings(&server, "prices--shop")["follow"]["queue"], "prices");
+    let again = server.run(&["apply", "--file", &path, "--dry-run"]).ok();
+    assert!(again.ends_with("0 new, 0 changed, 3 as before\n"), "{again}");
+
+    // Another spelling of a duration and another order of the members are no change; a setting that is left out gets its default.
+    let changed = FILE
+        .replace("60s", "1m")
+        .replace("    retention: {age: 7d}\n", "")
+        .replace("mode: keys", "{mode: keys, max_failures: 3}");
+    let changed =
+        changed.replace("  no:\n    {mode", "  no: {mode").replace("    follow: {queue: prices}\n", "");
+    let path = file(&server, "queues.yaml", &changed);
+    let plan = server.run(&["apply", "--file", &path, "--dry-run"]);
+    let document: Value = {
+        let run = server.run(&["apply", "--file", &path, "--dry-run", "-o", "json"]);
+        serde_json::from_str(&run.stdout).expect("JSON")
+    };
+    assert_eq!(
+        document["queues"][1],
+        json!({"name": "prices", "action": "change", "changes": [{"setting": "retention.age", "before": "7d", "after": null}]})
+    );
+    assert_eq!(document["queues"][0]["changes"][0]["setting"], "follow");
+    assert!(plan.stdout.contains("~ no: max_failures 20 -> 3\n"), "{plan:?}");
+    plan.failed(7);
+    server.run(&["apply", "--file", &path]).ok();
+    assert_eq!(settings(&server, "prices--shop")["follow"], Value::Null);
+    assert_eq!(settings(&server, "prices")["retention"]["age"], Value::Null);
+    assert_eq!(settings(&server, "no")["max_failures"], 3);
+    server.run(&["apply", "--file", &path, "--dry-run"]).ok();
+}
+
+#[test]
+fn the_settings_of_a_server_are_a_file() {
+    let (server, other) = (Server::in_memory(), Server::in_memory());
+    let toml = "[queues.prices]\nmode = \"latest\"\nindexes = {by_city = \"/city\"}\nschema = {minimum = 1}\n[queues.\"1e5\"]\n";
+    server.run(&["apply", "--file", &file(&server, "queues.toml", toml)]).ok();
+    let all = server.run(&["queue", "settings"]).ok();
+    let path = file(&server, "all.json", &all);
+    let copied = other.run(&["apply", "--file", &path]).ok();
+    assert!(copied.ends_with("2 new, 0 changed, 0 as before\n"), "{copied}");
+    for queue in ["prices", "1e5"] {
+        assert_eq!(settings(&server, queue), settings(&other, queue));
+    }
+    // An index and a schema that the file no longer has are removed.
+    let path = file(&other, "less.yaml", "queues:\n  prices: {mode: latest}\n");
+    let less = other.run(&["apply", "--file", &path]).ok();
+    assert!(less.contains("indexes.by_city \"/city\" -> null"), "{less}");
+    assert_eq!(
+        (&settings(&other, "prices")["indexes"], &settings(&other, "prices")["schema"]),
+        (&json!({}), &Value::Null)
+    );
+    let text = other.run_with(&["apply", "--file", "-"], "queues: {prices: {mode: latest, lease: 2m}}").ok();
+    assert!(text.contains("~ prices: lease \"30s\" -> \"2m\"\n"), "{text}");
+}
+
+#[test]
+fn a_wrong_file_changes_nothing_and_is_named() {
+    let server = Server::in_memory();
+    for (name, text, parts) in [
+        ("empty.yaml", "", &["empty.yaml", "queues"][..]),
+        ("none.yaml", "queues: {}", &["it names no queue"]),
+        ("twice.yaml", "queues:\n  a: {}\n  b: {}\n  a: {}\n", &["twice.yaml", "4"]),
+        ("other.json", r#"{"queues":{"a":{}},"sources":{}}"#, &["other.json", "sources"]),
+        ("name.yaml", "queues: {'a b': {}}", &["queue \"a b\""]),
+        ("list.yaml", "queues: [a]", &["queues has no settings"]),
+        ("value.yaml", "queues: {good: {}, bad: {lease: -1s}}", &["queue bad", "lease"]),
+        ("member.yaml", "queues: {good: {}, bad: {leese: 1s}}", &["queue bad", "did you mean \"lease\""]),
+        (
+            "follow.yaml",
+            "queues: {bad: {mode: latest, follow: {queue: nothing}}}",
+            &["not applied to queue bad", "nothing"],
+        ),
+    ] {
+        let run = server.run(&["apply", "--file", &file(&server, name, text)]);
+        let refused = run.failed(1);
+        for part in parts {
+            assert!(refused.contains(part), "{name}: {refused}");
+        }
+    }
+    assert!(server.run(&["apply", "--file", "/nonexistent"]).failed(1).contains("can't read /nonexistent"));
+    assert_eq!(server.run(&["queues", "-o", "name"]).ok(), "");
+}
+
+#[test]
+fn a_failure_ends_the_changes_and_a_repeat_finishes_them() {
+    let server = Server::in_memory();
+    server.run(&["add", "jobs", r#"{"key":"a"}"#]).ok();
+    let path = file(&server, "queues.yaml", "queues: {jobs: {mode: keys}}");
+    let refused = server.run(&["apply", "--file", &path]).failed(1);
+    assert!(refused.contains("queue jobs") && refused.contains("immutable-config"), "{refused}");
+
+    let text = "queues: {jobs: {}, broken: {mode: latest, follow: {queue: missing}}, late: {mode: latest, follow: {queue: broken}}}";
+    let refused = server.run(&["apply", "--file", &file(&server, "queues.yaml", text)]).failed(1);
+    assert!(refused.contains("queue broken, and 1 queue after it (late)"), "{refused}");
+    server.run(&["queue", "create", "missing"]).ok();
+    let applied = server.run(&["apply", "--file", &path]).ok();
+    assert!(applied.ends_with("2 new, 0 changed, 1 as before\n"), "{applied}");
+}
+
+#[test]
+fn of_two_files_at_once_each_queue_has_the_settings_of_one() {
+    const QUEUES: usize = 40;
+    let server = Server::in_memory();
+    let files: Vec<String> = ["1m", "2m", "3m"]
+        .iter()
+        .enumerate()
+        .map(|(number, lease)| {
+            let mut text = "queues:\n".to_owned();
+            for queue in 0..QUEUES {
+                writeln!(text, "  q{queue}: {{mode: keys, lease: {lease}, max_failures: {}}}", number + 1)
+                    .expect("a string grows");
+            }
+            file(&server, &format!("{lease}.yaml"), &text)
+        })
+        .collect();
+    std::thread::scope(|scope| {
+        let runs: Vec<_> =
+            files.iter().map(|file| scope.spawn(|| server.run(&["apply", "--file", file]))).collect();
+        for run in runs {
+            let run = run.join().expect("no panic");
+            assert!(run.code == Some(0) || run.stderr.contains("precondition-failed"), "{run:?}");
+        }
+    });
+    for queue in 0..QUEUES {
+        let name = format!("q{queue}");
+        // A loser stops at its first queue, so another queue may still be missing.
+        let run = server.run(&["queue", "settings", &name]);
+        if run.code == Some(0) {
+            let made: Value = serde_json::from_str(&run.stdout).expect("JSON");
+            let pair = (made["lease"].as_str().expect("text").to_owned(), made["max_failures"].clone());
+            let whole = [("1m", 1), ("2m", 2), ("3m", 3)].map(|(lease, max)| (lease.to_owned(), json!(max)));
+            assert!(whole.contains(&pair), "{name}: {pair:?}");
+        }
+    }
+}
