@@ -157,6 +157,11 @@ clients client *args:
 informer-faults client faults="1000":
     python3 tests/clients/run.py --client {{client}} --scenario informer-random-faults --faults {{faults}}
 
+# Count the instructions of a whole request, by part of the program.
+request-instructions:
+    cargo build --locked --profile dist --bin deltaq
+    ./scripts/request_instructions.py
+
 # Count the instructions of the engine, and compare them with the committed figures. `--update` writes the figures.
 instructions *args:
     ./scripts/instructions.py {{args}}
