@@ -38,6 +38,7 @@ function adviceOf({ explain, status, settings: { mode } }) {
     case "paused": return "Workers get it when the queue is resumed.";
     case "held": return "Workers get it after the hold.";
     case "queue_limit": return "Workers get it when they settle another.";
+    case "group_limit": return "Workers get it when they settle another of its group.";
     case "rate_limited": return "The rate of the queue delivers it.";
     case "closed": return "Its delay does not end while the queue is closed.";
     case "queued": case "next": return status.leased === 0 && status.waiters === 0 ? "No worker of this queue is waiting or working. Start one." : `${counted(status.waiters, "pop")} of workers ${status.waiters === 1 ? "waits" : "wait"}, ${counted(status.leased, "key")} ${status.leased === 1 ? "is" : "are"} being worked on.`;
@@ -222,7 +223,7 @@ async function readKey(queue, key, signal, before) {
 }
 
 // The states whose names differ from the reason.
-const STATES = { debouncing: "delayed", backing_off: "delayed", held: "ready", queue_limit: "ready", rate_limited: "ready", queued: "ready", next: "ready", nothing_waits: "acknowledged" };
+const STATES = { debouncing: "delayed", backing_off: "delayed", held: "ready", queue_limit: "ready", group_limit: "ready", rate_limited: "ready", queued: "ready", next: "ready", nothing_waits: "acknowledged" };
 
 function sections({ item, known, latest }, opened) {
   const leased = item?.leased_deltas ?? [];

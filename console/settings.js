@@ -15,6 +15,7 @@ const MEANINGS = {
   rate_limiter: "The wait after a failure.",
   debounce: "Quiet times.",
   order: "Priority.",
+  groups: "Keys that take turns.",
   max_leased: "The most leases.",
   rate: "Keys per second.",
   resync_period: "How often known objects come again.",

@@ -78,6 +78,10 @@ var documents = []struct {
 	{deltaq.LastReplace{}, []string{"LastReplaceDocument"}},
 	{deltaq.SourceProblem{}, []string{"SourceProblem"}},
 	{deltaq.Source{}, []string{"SourceDocument"}},
+	{deltaq.GroupList{}, []string{"GroupList"}},
+	{deltaq.GroupStatus{}, []string{"GroupDocument"}},
+	{deltaq.Groups{}, []string{"Groups", "GivenGroups"}},
+	{deltaq.GroupOverride{}, []string{"GroupOverride"}},
 	{deltaq.WorkerStatus{}, []string{"WorkerDocument"}},
 	{deltaq.Index{}, []string{"IndexDocument"}},
 	{deltaq.IndexValue{}, []string{"IndexValueDocument"}},
@@ -126,7 +130,7 @@ var wider = []struct {
 }
 
 // written are the schemas of what the calls themselves write and read.
-var written = []string{"DetailedKeyPart", "ForgetBody", "InfoLimits", "KeysBody", "KeysCount", "LeasesBody", "PopBody", "SeedCall", "SettleBody",
+var written = []string{"DetailedKeyPart", "ForgetBody", "InfoLimits", "KeyPrefix", "KeysBody", "KeysCount", "LeasesBody", "PopBody", "SeedCall", "SettleBody",
 	"SourceChange", "SourceReport"}
 
 // members returns the names of the members of a type, and which of them may be absent or null.

@@ -115,6 +115,49 @@ type Order struct {
 	Resync      *Duration       `json:"resync,omitempty"`
 }
 
+// Groups says which keys take turns.
+type Groups struct {
+	By        GroupBy `json:"by"`
+	MaxLeased *int64  `json:"max_leased,omitempty"`
+	// Overrides has the settings of single groups, by name. The empty name is that of the group without a name.
+	Overrides map[string]GroupOverride `json:"overrides,omitempty"`
+}
+
+// GroupBy is what names the group of a key: Value is a JSON pointer or "source". If it is empty, KeyPrefix is the text that ends the
+// beginning of a key.
+type GroupBy struct {
+	Value     string
+	KeyPrefix string
+}
+
+// MarshalJSON writes Value or, if it is empty, KeyPrefix.
+func (b GroupBy) MarshalJSON() ([]byte, error) {
+	if b.Value != "" {
+		return json.Marshal(b.Value)
+	}
+	return json.Marshal(map[string]string{"key_prefix": b.KeyPrefix})
+}
+
+// UnmarshalJSON reads both forms.
+func (b *GroupBy) UnmarshalJSON(data []byte) error {
+	var prefix struct {
+		KeyPrefix string `json:"key_prefix"`
+	}
+	*b = GroupBy{}
+	if json.Unmarshal(data, &b.Value) == nil {
+		return nil
+	}
+	err := json.Unmarshal(data, &prefix)
+	b.KeyPrefix = prefix.KeyPrefix
+	return err
+}
+
+// GroupOverride has the settings of one group.
+type GroupOverride struct {
+	Weight    *int64 `json:"weight,omitempty"`
+	MaxLeased *int64 `json:"max_leased,omitempty"`
+}
+
 // DeliveryRate is how many keys are delivered per second, and after a pause at once.
 type DeliveryRate struct {
 	PerSecond float64 `json:"per_second"`
@@ -173,6 +216,7 @@ type QueueSettings struct {
 	RateLimiter      *RateLimiter      `json:"rate_limiter,omitempty"`
 	Debounce         *Debounce         `json:"debounce,omitempty"`
 	Order            *Order            `json:"order,omitempty"`
+	Groups           *Groups           `json:"groups,omitempty"`
 	MaxLeased        *int64            `json:"max_leased,omitempty"`
 	Rate             *DeliveryRate     `json:"rate,omitempty"`
 	ResyncPeriod     Duration          `json:"resync_period,omitempty"`

@@ -43,8 +43,8 @@ type Item struct {
 // Explanation says why a key is not delivered.
 type Explanation struct {
 	Key string `json:"key"`
-	// Reason is leased, delayed, debouncing, backing_off, parked, paused, held, queue_limit, rate_limited, closed, queued,
-	// next, nothing_waits or unknown.
+	// Reason is leased, delayed, debouncing, backing_off, parked, paused, held, queue_limit, group_limit, rate_limited, closed,
+	// queued, next, nothing_waits or unknown.
 	Reason      string     `json:"reason"`
 	Explanation string     `json:"explanation"`
 	Lease       *Lease     `json:"lease"`
@@ -58,6 +58,10 @@ type Explanation struct {
 	// Ahead is the number of keys that are delivered before, up to 5,000.
 	Ahead        *int64 `json:"ahead"`
 	HasMoreAhead bool   `json:"has_more_ahead"`
+	// Group is nil for the group without a name, and in a queue without groups.
+	Group *string `json:"group"`
+	// GroupShare is the share of the group in the time of the workers, from 0 to 1.
+	GroupShare *float64 `json:"group_share"`
 }
 
 // ParkedError is an error of parked keys. An empty Error means keys without one.
@@ -120,6 +124,27 @@ type Source struct {
 	// Sequence is the last sequence number that was applied.
 	Sequence *int64         `json:"sequence"`
 	Problem  *SourceProblem `json:"problem"`
+}
+
+// GroupList has the first groups of a queue. The share of a group is its weight divided by Weights.
+type GroupList struct {
+	Groups          []GroupStatus `json:"groups"`
+	Count           int64         `json:"count"`
+	Weights         int64         `json:"weights"`
+	ResourceVersion int64         `json:"resource_version"`
+}
+
+// GroupStatus is a group of keys that takes turns with others.
+type GroupStatus struct {
+	// Name is nil for the group without a name.
+	Name             *string `json:"name"`
+	Ready            int64   `json:"ready"`
+	Leased           int64   `json:"leased"`
+	OldestReadyAgeMs *int64  `json:"oldest_ready_age_ms"`
+	Weight           int64   `json:"weight"`
+	MaxLeased        *int64  `json:"max_leased"`
+	// IsFull says that workers hold as many keys of the group as they may.
+	IsFull bool `json:"is_full"`
 }
 
 // WorkerStatus is a worker that holds leases or waits for keys.

@@ -242,6 +242,18 @@ func (q *Queue) Workers(ctx context.Context, options *ListOptions) iter.Seq2[Wor
 	return simpleList[WorkerStatus](ctx, q, "/workers", options, nil)
 }
 
+// Groups returns the first 20 groups of keys that take turns. sort is wait, ready or leased; empty means wait.
+func (q *Queue) Groups(ctx context.Context, sort string) (*GroupList, error) {
+	call, err := q.call(http.MethodGet, "/groups")
+	if err != nil {
+		return nil, err
+	}
+	if sort != "" {
+		call.query.Set("sort", sort)
+	}
+	return fetch[GroupList](ctx, q.client, call)
+}
+
 // Indexes iterates over the indexes of the known objects. After an error, the iteration ends.
 func (q *Queue) Indexes(ctx context.Context, options *ListOptions) iter.Seq2[Index, error] {
 	return simpleList[Index](ctx, q, "/indexes", options, nil)

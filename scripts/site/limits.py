@@ -110,6 +110,7 @@ ROWS: dict[str, list[int]] = {
     "a version of an object:": [*engine("VERSION_BYTES_MAX"), constant("crates/deltaq-engine/src/decimal.rs", "EXPONENT_DIGITS_MAX")],
     "remembered versions of deleted keys in a queue:": engine("REMEMBERED_VERSIONS_MAX", "REMEMBERED_VERSIONS_BYTES_MAX", "REMEMBERED_VERSIONS_SECS"),
     "sources of a queue with sequence numbers:": engine("SOURCES_MAX"),
+    "groups of a queue:": [*engine("GROUPS_MAX"), constant("crates/deltaq-types/src/groups.rs", "GROUP_BYTES_MAX")],
     "keys in forget, promote, redrive, discard; leases in a settle:": [constant("src/http/routes/consume.rs", "SETTLES_MAX")],
     "queues:": [default("queues.max_queues")],
     "followers that one token sets up:": [default("queues.max_followers_per_token"), *engine("FOLLOWERS_MAX")],

@@ -16,7 +16,13 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Manage a queue", &["queue", "apply", "parked", "promote", "redrive", "discard", "forget"]),
     ("Produce", &["add", "update", "delete", "replace", "deltas", "resync", "seed", "reflect"]),
     ("Work", &["work", "pop", "ack", "done", "nack", "release", "reject", "extend"]),
-    ("Read", &["items", "explain", "latest", "known", "indexes", "history", "sources", "workers", "synced"]),
+    (
+        "Read",
+        &[
+            "items", "explain", "latest", "known", "indexes", "history", "sources", "workers", "groups",
+            "synced",
+        ],
+    ),
     ("Shell", &["completion", "man", "help"]),
 ];
 

@@ -383,6 +383,23 @@ async fn read_workers_and_sources(talk: &mut Talk) {
     talk.get("/v1/queues/q/workers").await;
     talk.say("GET", "/v1/queues/q/workers", &[("accept", "application/x-ndjson")], "").await;
     talk.get("/v1/queues/q/workers?continue=zz").await;
+    talk.note("groups");
+    talk.get("/v1/queues/q/groups").await;
+    talk.say(
+        "PUT",
+        "/v1/queues/grouped",
+        &[],
+        r#"{"groups":{"by":"/t","max_leased":1,"overrides":{"b":{"weight":3}}}}"#,
+    )
+    .await;
+    for (key, tenant) in [("a1", "a"), ("a2", "a"), ("b1", "b")] {
+        talk.post("grouped/add", json!({ "key": key, "t": tenant })).await;
+    }
+    talk.get("/v1/queues/grouped/explain/a2").await;
+    talk.post("grouped/pop?max=1", json!({})).await;
+    talk.get("/v1/queues/grouped/groups?sort=ready").await;
+    talk.get("/v1/queues/grouped/groups?sort=name").await;
+    talk.get("/v1/queues/grouped/explain/a2").await;
     talk.note("synced");
     talk.get("/v1/queues/q/synced").await;
     talk.get("/v1/queues/q/synced?wait=56s").await;

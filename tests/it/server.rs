@@ -13,6 +13,7 @@ mod event_sources;
 mod explaining;
 mod following;
 mod following_events;
+mod grouping;
 mod holding;
 mod hosts;
 pub(crate) mod http2;

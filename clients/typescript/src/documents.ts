@@ -260,7 +260,7 @@ export interface Item<T> {
 
 export interface Explanation {
     key: string;
-    reason: Open<"leased" | "delayed" | "debouncing" | "backing_off" | "parked" | "paused" | "held" | "queue_limit" | "rate_limited" | "closed" | "queued" | "next" | "nothing_waits" | "unknown">;
+    reason: Open<"leased" | "delayed" | "debouncing" | "backing_off" | "parked" | "paused" | "held" | "queue_limit" | "group_limit" | "rate_limited" | "closed" | "queued" | "next" | "nothing_waits" | "unknown">;
     explanation: string;
     lease: Lease | null;
     due_at: Timestamp | null;
@@ -272,6 +272,9 @@ export interface Explanation {
     priority: number | null;
     ahead: number | null;
     has_more_ahead: boolean;
+    group: string | null;
+    /** From 0 to 1. */
+    group_share: number | null;
 }
 
 /** An error of parked keys. The empty text means keys without an error. */
@@ -395,6 +398,34 @@ export interface Order {
     resync?: string | null;
 }
 
+/** Groups of keys that take turns. */
+export interface Groups {
+    /** A JSON pointer, "source", or the text that ends the beginning of a key. */
+    by: string | { key_prefix: string };
+    max_leased?: number | null;
+    /** The settings of single groups, by name. The empty name is that of the group without a name. */
+    overrides?: Record<string, { weight?: number | null; max_leased?: number | null } | null>;
+}
+
+/** The first groups of a queue. */
+export interface GroupList {
+    groups: GroupDocument[];
+    count: number;
+    /** The share of a group is its weight divided by this sum. */
+    weights: number;
+    resource_version: number;
+}
+
+export interface GroupDocument {
+    name: string | null;
+    ready: number;
+    leased: number;
+    oldest_ready_age_ms: number | null;
+    weight: number;
+    max_leased: number | null;
+    is_full: boolean;
+}
+
 /** How many keys are delivered per second, after a pause `burst` at once. */
 export interface DeliveryRate {
     per_second: number;
@@ -443,6 +474,7 @@ export interface QueueSettings {
     version: string | null;
     debounce: Debounce | null;
     order: Order | null;
+    groups: Groups | null;
     max_leased: number | null;
     rate: DeliveryRate | null;
     resync_period: Duration | null;

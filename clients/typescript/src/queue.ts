@@ -5,6 +5,7 @@ import type {
     Ended,
     Explanation,
     Extended,
+    GroupList,
     HistoryEvent,
     IndexDocument,
     IndexValue,
@@ -354,6 +355,11 @@ export class Queue<T> {
 
     workers(options: ListOptions = {}): List<WorkerDocument> {
         return this.#list(["workers"], {}, options);
+    }
+
+    /** The first 20 groups of keys that take turns. */
+    groups(options: CallOptions & { sort?: "wait" | "ready" | "leased" } = {}): Promise<GroupList> {
+        return this.#get(["groups"], { sort: options.sort }, options);
     }
 
     /** Whether the initial list is processed or, with `resourceVersion`, everything up to that version is acknowledged. */

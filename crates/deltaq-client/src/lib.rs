@@ -28,7 +28,7 @@ pub use self::informer::{
 };
 pub use self::list::List;
 pub use self::queue::{
-    Add, Close, Delete, DeleteQueue, Deltas, GetObject, ListQueues, PatchSettings, Pop, Producer,
+    Add, Close, Delete, DeleteQueue, Deltas, GetGroups, GetObject, ListQueues, PatchSettings, Pop, Producer,
     PutSettings, Queue, ReplaceOptions, Rows, Selection, Synced, Update, View, Watch,
 };
 pub use self::reflector::{Event, Reflector, ReflectorError, ReflectorOptions, Report, Step};

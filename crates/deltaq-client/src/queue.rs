@@ -16,7 +16,7 @@ pub(crate) use self::consume::{hold, random_id};
 pub use self::manage::{Close, DeleteQueue, ListQueues, PatchSettings, PutSettings};
 pub use self::produce::{Add, Delete, Deltas, Update};
 pub use self::producer::{Producer, ReplaceOptions};
-pub use self::read::{GetObject, Synced};
+pub use self::read::{GetGroups, GetObject, Synced};
 pub use self::watch::{Rows, View, Watch};
 use crate::call::Call;
 use crate::client::Client;

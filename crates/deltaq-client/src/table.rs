@@ -55,7 +55,7 @@ fn calls() -> Vec<&'static str> {
         Queue::parked_errors(); Queue::promote(Selection::All, None); Queue::redrive(Selection::All, None);
         Queue::discard(Selection::All, None); Queue::items(); Queue::item("k"); Queue::explain("k"); Queue::latest();
         Queue::known(); Queue::latest_object("k"); Queue::known_object("k"); Queue::history("k"); Queue::sources();
-        Queue::workers(); Queue::indexes(); Queue::index_values("i"); Queue::synced();
+        Queue::workers(); Queue::groups(); Queue::indexes(); Queue::index_values("i"); Queue::synced();
         Client::queue("q"); Client::queues(); Client::info(); Client::nodes();
     }
 }

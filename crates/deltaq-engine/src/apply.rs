@@ -5,6 +5,7 @@
 //! loaded again from its journal. In a replay it returns [`Misfit`], and the load fails with an error that names the
 //! row.
 
+mod groups;
 mod measured;
 mod misfit;
 mod order;
@@ -90,6 +91,7 @@ impl State {
     fn try_apply(&mut self, event: &Event, scope: Scope) -> Result<Applied, Reason> {
         let follows = match event.kind {
             EventKind::Recovered { life } => {
+                self.recover_groups(event.rv, event.at);
                 self.lives.next(self.rv, life, event.rv);
                 event.rv > self.rv
             }
@@ -196,6 +198,9 @@ impl State {
                 }
                 let rate_limited = ending.failure().is_some_and(|failure| failure.rate_limited);
                 self.take_from_bucket(rate_limited, at);
+                if self.schedule.groups.is_some() {
+                    self.settle_charge(*token, ending, at);
+                }
             }
             EventKind::Populated | EventKind::Dropped { origin: Origin::Call, .. } => {
                 self.initial = self.initial.called();
@@ -203,7 +208,12 @@ impl State {
             EventKind::Configured { config, follow_set_by } => {
                 self.apply_configured(config, follow_set_by.clone(), at);
             }
-            EventKind::Leased(_) => self.note_delivery(at),
+            EventKind::Leased(leased) => {
+                self.note_delivery(at);
+                if let Some(charged) = &leased.charged {
+                    self.charge(charged, at);
+                }
+            }
             EventKind::Paused
             | EventKind::PausedItself { .. }
             | EventKind::Resumed
@@ -223,6 +233,7 @@ impl State {
             | EventKind::Dropped { .. }
             | EventKind::Recovered { .. }
             | EventKind::TakenOver { .. }
+            | EventKind::Grouped { .. }
             | EventKind::Extended { .. }
             | EventKind::DelayElapsed { .. }
             | EventKind::Forgotten { .. }
@@ -263,6 +274,7 @@ impl State {
         if !follows_on {
             self.unfollow();
         }
+        self.change_groups(config.groups.as_ref());
         self.config = config.clone();
         self.stops = self.may_stop();
         self.follow_set_by = follow_set_by;
@@ -405,7 +417,7 @@ impl State {
     }
 
     fn apply_leased(&mut self, slot: Slot, leased: &Leased, id: EventId) -> Result<Applied, Reason> {
-        let Leased { key: _, deadline, worker, pop_id } = leased;
+        let Leased { key: _, deadline, worker, pop_id, charged: _ } = leased;
         let rules = self.config.rules();
         let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
         let schedule_state = &mut entry.schedule_state;
@@ -481,6 +493,7 @@ impl State {
                 schedule_state.lease().ok_or(NO_LEASE)?;
                 self.schedule.extend(slot, schedule_state, *deadline, id.at);
             }
+            EventKind::Grouped { group, .. } => self.schedule.regroup(slot, schedule_state, group.as_ref()),
             EventKind::DelayElapsed { key } => {
                 if !schedule_state.waits() {
                     return Err("the key has neither a delay nor a window");
@@ -564,6 +577,9 @@ impl State {
         if entry.schedule_state.failures == 0 {
             let entry = self.table.remove(slot).ok_or(NO_ENTRY)?;
             self.held_bytes -= entry.held_bytes();
+            if let Some(groups) = &mut self.schedule.groups {
+                groups.release(slot);
+            }
             return Ok(Some((slot, entry.key)));
         }
         if entry.schedule_state.failure_expiry().is_none() {

@@ -15,6 +15,8 @@
 //! - a key that is removed during a checkpoint is in `removed` even without an entry: after that checkpoint, replay may
 //!   start at an event of this key.
 
+use std::sync::Arc;
+
 use super::id::{Rv, Slot};
 use super::key::Key;
 use super::snapshot::{CheckpointChunk, KeyState, RemovedKey};
@@ -105,7 +107,7 @@ impl Checkpoints {
             running.key_bytes += entry.stored_bytes();
             if running.is_full || entry.changed > self.begun {
                 left = left.saturating_sub((entry.waiting.len() + entry.leased.len()).max(1));
-                keys.push((slot, entry.state()));
+                keys.push((slot, entry.state(state.schedule.group_of(slot))));
                 self.stored.insert(slot);
             }
         }
@@ -165,9 +167,9 @@ fn position(slot: Slot) -> (usize, u64) {
 }
 
 impl Entry {
-    /// A copy of the key's state. The objects are shared.
+    /// A copy of the key's state. The objects are shared. `group` is the name of its group.
     #[must_use]
-    pub fn state(&self) -> KeyState {
+    pub fn state(&self, group: Option<&Arc<str>>) -> KeyState {
         let mut schedule_state = self.schedule_state.clone();
         // A checkpoint has no turn: the restored key gets it from the rest.
         schedule_state.take_turn();
@@ -180,6 +182,7 @@ impl Entry {
             leased: self.leased.to_vec(),
             schedule_state,
             initial_pending: self.initial_pending.map(|pending| Rv::new(pending.get())),
+            group: group.cloned(),
         }
     }
 

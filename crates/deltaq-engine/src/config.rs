@@ -13,6 +13,7 @@ pub use self::document::Invalid;
 pub use self::order::{Order, OrderError, OrderValue};
 use super::delta::Cap;
 pub use super::follow::Follow;
+pub use super::group_rules::{GroupAfter, GroupBy, GroupOverride, GroupRules};
 use super::index_settings::IndexSettings;
 use super::key::KeySpec;
 use super::limits::DEBOUNCE_MAX_WAITS;
@@ -116,6 +117,8 @@ pub struct Config {
     pub debounce: Option<Debounce>,
     /// How ready keys are ordered; `None` for the order of their arrival.
     pub order: Option<Order>,
+    /// The groups of keys that take turns; `None` if all keys are in one order.
+    pub groups: Option<Arc<GroupRules>>,
     /// Maximum number of keys that workers hold at once; `None` for no limit.
     pub max_leased: Option<u64>,
     /// How many keys are delivered per second; `None` for no limit.
@@ -202,6 +205,7 @@ impl Default for Config {
             rate_limiter: RateLimiter::default(),
             debounce: None,
             order: None,
+            groups: None,
             max_leased: None,
             rate: None,
             resync_period: None,

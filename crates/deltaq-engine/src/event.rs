@@ -36,6 +36,7 @@ use super::lives::LifeId;
 use super::object::Object;
 use super::object_version::ObjectVersion;
 use super::omit::is_default;
+pub use super::schedule::Charged;
 use super::schedule::{HeadStart, Window};
 use super::settled::Outcome;
 use super::time::Time;
@@ -97,6 +98,14 @@ pub enum EventKind {
         key: Key,
         /// The new owner.
         owner: Source,
+    },
+    /// The key belongs to another group from now on. The event follows that of the change that names the group.
+    Grouped {
+        /// The key.
+        key: Key,
+        /// The group; `None` for the group without a name.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        group: Option<Arc<str>>,
     },
     /// The key was leased to a worker with all its waiting deltas. The event's number is the fencing token.
     Leased(Leased),
@@ -302,6 +311,9 @@ pub struct Leased {
     /// The pop's id, if it had one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pop_id: Option<Arc<str>>,
+    /// What the group of the key is charged for; `None` in a queue without groups.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub charged: Option<Box<Charged>>,
 }
 
 /// A Replace ended.
@@ -331,6 +343,7 @@ impl EventKind {
             | Self::Dropped { key, .. }
             | Self::Refreshed { key, .. }
             | Self::TakenOver { key, .. }
+            | Self::Grouped { key, .. }
             | Self::Leased(Leased { key, .. })
             | Self::Extended { key, .. }
             | Self::Settled { key, .. }

@@ -2,6 +2,7 @@
 
 use deltaq_types::PauseReason;
 
+use super::groups::GroupTurn;
 use super::key::Key;
 use super::queue::Queue;
 use super::schedule::{HeadStart, Place, ScheduleState, Turn};
@@ -16,7 +17,7 @@ pub const AHEAD_MAX: usize = 5_000;
 pub struct Explanation {
     /// The key; `None` if the queue does not have it.
     pub key: Option<KeyState>,
-    /// For a ready key: the number of ready keys that are delivered before it, at most [`AHEAD_MAX`].
+    /// For a ready key: the number of ready keys of its group that are delivered before it, at most [`AHEAD_MAX`].
     pub ahead: Option<usize>,
     /// Whether more than [`AHEAD_MAX`] keys are ahead.
     pub has_more_ahead: bool,
@@ -28,6 +29,8 @@ pub struct Explanation {
     pub pause_reason: Option<PauseReason>,
     /// Whether workers hold as many keys as the setting `max_leased` allows.
     pub is_full: bool,
+    /// The turn of the key's group; `None` without the setting `groups`.
+    pub group: Option<GroupTurn>,
     /// When the rate of the queue lets this ready key through after the hold, if the keys ahead are delivered as soon as they may be.
     pub next_by_rate: Option<Time>,
     /// Whether delays are frozen because the queue is closed.
@@ -53,9 +56,12 @@ impl Queue {
     pub fn explain(&self, now: Time, key: &Key) -> Explanation {
         let now = now.max(self.last_at());
         let entry = self.table().get(key.as_str());
+        let slot = self.table().find(key.as_str());
         let before = entry.and_then(|entry| match entry.schedule_state.place {
             Place::Ready(position) => {
-                let before = self.ready_after(Turn::START).take_while(|(turn, _)| turn.rv != position.rv);
+                let (order, _) = self.state().turn_of_group(slot?);
+                let before = self.state().keys_after(order, Turn::START);
+                let before = before.take_while(|(turn, _)| turn.rv != position.rv);
                 Some(before.take(AHEAD_MAX + 1).count())
             }
             _ => None,
@@ -69,7 +75,8 @@ impl Queue {
         let due_after = |end: Option<Time>| state.and_then(|state| state.due_after(end));
         Explanation {
             added_again: delay.filter(|_| rules.delays_are_adds).map(|delay| delay.due),
-            key: entry.map(super::table::Entry::state),
+            key: entry.map(|entry| entry.state(slot.and_then(|slot| self.group_of(slot)))),
+            group: slot.and_then(|slot| self.state().turn_of_group(slot).1),
             ahead: before.map(|before| before.min(AHEAD_MAX)),
             has_more_ahead: before.is_some_and(|before| before > AHEAD_MAX),
             is_paused: self.state().paused,

@@ -57,6 +57,12 @@ impl Rv {
         self.0.saturating_sub(earlier.0)
     }
 
+    /// The number `count` before this one.
+    #[must_use]
+    pub const fn minus(self, count: u64) -> Self {
+        Self(self.0.saturating_sub(count))
+    }
+
     /// Whether this number is `before` plus one.
     #[must_use]
     pub fn follows(self, before: Self) -> bool {

@@ -20,7 +20,11 @@ impl Queue {
     pub fn image(&self) -> Image {
         Image {
             queue: self.queue_state(),
-            keys: self.state().entries_after(None).map(|(_, entry)| entry.state()).collect(),
+            keys: self
+                .state()
+                .entries_after(None)
+                .map(|(slot, entry)| entry.state(self.state().schedule.group_of(slot)))
+                .collect(),
             ready: self.state().ready_after(Turn::START).map(|(turn, _)| turn.rv).collect(),
         }
     }

@@ -69,9 +69,7 @@ impl Queue {
         if self.state().is_drained() && self.state().schedule.has_windows() {
             return Err(String::from("a drained queue has debounce windows"));
         }
-        if self.state().config.rate.is_none() && self.state().debt != RateDebt::default() {
-            return Err(String::from("the queue has no rate, but a debt"));
-        }
+        self.check_groups()?;
         self.check_stops()?;
         self.state().versions.check()?;
         self.state().lives.check_order(self.state().rv)?;
@@ -84,7 +82,23 @@ impl Queue {
         self.check_indexes()
     }
 
+    fn check_groups(&self) -> Result<(), String> {
+        let schedule = &self.state().schedule;
+        if schedule.groups.is_some() != self.state().config.groups.is_some() {
+            return Err(String::from("the queue has groups without the setting, or the reverse"));
+        }
+        if let Some(groups) = &schedule.groups {
+            let is_ready = |entry: &Entry| matches!(entry.schedule_state.place, Place::Ready(_));
+            let slots = self.state().entries_after(None).map(|(slot, entry)| (slot, is_ready(entry)));
+            groups.check(slots, |token| schedule.leased_at(token).is_some())?;
+        }
+        Ok(())
+    }
+
     fn check_stops(&self) -> Result<(), String> {
+        if self.state().config.rate.is_none() && self.state().debt != RateDebt::default() {
+            return Err(String::from("the queue has no rate, but a debt"));
+        }
         if self.state().may_stop() && !self.state().stops {
             return Err(String::from("a pause, a hold or a limit is not asked for"));
         }

@@ -33,6 +33,12 @@ pub const FOLLOWERS_MAX: usize = 1_000;
 pub const SOURCES_MAX: usize = 1_000;
 /// Maximum length of an object's version, in bytes of its number or string.
 pub const VERSION_BYTES_MAX: usize = 256;
+/// Maximum number of groups with a name of a queue. Keys of further groups belong to the group without a name.
+pub const GROUPS_MAX: usize = 10_000;
+/// Maximum number of groups of a queue that have settings of their own.
+pub const GROUP_OVERRIDES_MAX: usize = deltaq_types::GROUP_OVERRIDES_MAX;
+/// Maximum length of the name of a group, in bytes.
+pub const GROUP_BYTES_MAX: usize = deltaq_types::GROUP_BYTES_MAX;
 /// Maximum number of remembered versions of deleted keys in a queue.
 pub const REMEMBERED_VERSIONS_MAX: usize = 100_000;
 /// Maximum size of the remembered versions of a queue, in bytes (approximate).

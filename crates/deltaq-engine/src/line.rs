@@ -18,13 +18,13 @@ const KEPT_LEN: usize = 4;
 ///
 /// Invariants: no chunk is empty, except a small one that is the only one; the keys of a chunk are below the `lower_bound` of the next chunk and, except in the first
 /// chunk, not below their own; `len` is the number of all entries.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Line<K, V> {
     chunks: VecDeque<Chunk<K, V>>,
     len: usize,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Chunk<K, V> {
     lower_bound: K,
     entries: VecDeque<(K, V)>,

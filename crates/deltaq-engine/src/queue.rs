@@ -263,7 +263,8 @@ impl Queue {
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         let State { held_bytes, settled, sources, versions, .. } = &self.state;
-        let records = settled.bytes() + sources.bytes() + versions.bytes();
+        let groups = self.state.schedule.groups.as_ref().map_or(0, |groups| groups.bytes());
+        let records = settled.bytes() + sources.bytes() + versions.bytes() + groups;
         let Volatile { feeds, indexes, .. } = &self.volatile;
         held_bytes + records + feeds.tombstone_bytes() + indexes.bytes() + self.volatile.listed_bytes()
     }
@@ -379,21 +380,37 @@ impl Queue {
         let mut event = Event { rv, at, kind, views, sequence: self.volatile.sequence.take() };
         let scope = slot.map_or(Scope::Key, Scope::Slot);
         let keys = self.state.keys();
-        match self.apply_in(&event, scope) {
+        let slot = match self.apply_in(&event, scope) {
             Ok(counted) => {
                 let counters = &mut self.volatile.effects.counters;
                 counters.coalesced += u64::from(counted.merged);
                 counters.adds += u64::from(counted.got_work);
                 event.views = counted.views();
+                counted.slot
             }
             Err(misfit) => panic!("{misfit}"),
-        }
+        };
         if self.state.keys() < keys
             && let Some(left) = event.kind.key()
         {
             self.volatile.note_left(left);
         }
         self.volatile.effects.events.push(event);
+        if self.state.schedule.groups.is_some() {
+            self.regroup(now, slot);
+        }
+    }
+
+    /// Moves the key of the event that was recorded last to the group that the event names.
+    #[cold]
+    #[inline(never)]
+    fn regroup(&mut self, now: Time, slot: Option<Slot>) {
+        let recorded = self.volatile.effects.events.last();
+        if let (Some(event), Some(slot)) = (recorded, slot)
+            && let Some(grouped) = self.state.regrouped(event, slot)
+        {
+            self.emit_at(now, Some(slot), grouped);
+        }
     }
 
     /// Applies the next event of another queue, to make this queue equal to it.

@@ -16,7 +16,7 @@ use super::limits::RV_MAX;
 use super::lives::{Birth, Lives};
 use super::queue::Queue;
 use super::remembered::RememberedVersions;
-use super::schedule::Rebuild;
+use super::schedule::{Groups, Rebuild};
 use super::snapshot::{KeyState, QueueState};
 use super::state::State;
 use super::table::Entry;
@@ -49,6 +49,9 @@ impl Restore {
         state.initial = from.initial;
         state.bucket = from.bucket;
         state.debt = from.debt;
+        if let (Some(rules), Some(groups)) = (state.config.groups.clone(), from.groups) {
+            state.schedule.groups = Some(Box::new(Groups::restore(rules, *groups)));
+        }
         state.next_resync = from.next_resync;
         state.last_replace = from.last_replace;
         state.followed = from.followed;
@@ -75,6 +78,12 @@ impl Restore {
             from.schedule_state.complete_oldest_change(oldest.rv);
         }
         from.schedule_state.restore_window();
+        if let Some(group) = from.group.take() {
+            if let Some(groups) = &mut self.state.schedule.groups {
+                groups.assign(slot, Some(&group), None);
+            }
+            self.state.restored_groups.push((slot, from.rv, group));
+        }
         let mut entry = Entry {
             key: from.key,
             waiting: from.waiting.into(),
@@ -115,7 +124,7 @@ impl Restore {
                 state.pops.add(id, lease.token);
             }
         }
-        state.schedule = schedule.finish();
+        state.schedule = schedule.finish(state.schedule.groups.take());
         Ok(Queue::from_parts(state, Volatile { checkpoints, ..Volatile::default() }))
     }
 }

@@ -13,20 +13,25 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::group_rules::GroupRules;
 use super::id::{Rv, Slot, Token};
 use super::key::Key;
 use super::line::Line;
 use super::time::Time;
 
+mod groups;
 mod order;
 mod rebuild;
 mod state;
 mod window;
 
+pub use groups::{Charged, GroupAccount, GroupLease, GroupsState};
+pub(crate) use groups::{Group, Groups};
 pub(crate) use order::Order;
 pub use order::{HeadStart, Turn};
 pub(super) use rebuild::Rebuild;
@@ -38,6 +43,8 @@ pub use window::{OpenWindow, Window};
 #[derive(Debug, Default)]
 pub struct Schedule {
     order: Order,
+    /// The groups that take turns. Invariant: `Some` iff the queue has the setting `groups`.
+    pub(super) groups: Option<Box<Groups>>,
     delayed: Line<(Time, Rv, Slot), ()>,
     windows: Line<(Time, Rv, Slot), ()>,
     leases: Line<(Time, Token, Slot), ()>,
@@ -82,6 +89,17 @@ impl From<StoredEventId> for EventId {
 }
 
 impl Schedule {
+    /// The schedule of a queue with these groups and no keys.
+    pub(super) fn of(groups: Option<&Arc<GroupRules>>) -> Self {
+        let groups = groups.map(|rules| Groups::new(rules.clone(), Order::default()));
+        Self { groups: groups.map(Box::new), ..Self::default() }
+    }
+
+    /// Whether a pop gets a key if the queue as a whole delivers.
+    pub(super) fn has_turn(&self) -> bool {
+        self.groups.as_ref().map_or_else(|| self.order.len() > 0, |groups| groups.has_turn())
+    }
+
     /// Keys with a delay or backoff later than `after` and without a window, by due time. These may include leased keys.
     pub fn delayed_after(&self, after: (Time, Rv)) -> impl Iterator<Item = (Time, Rv, Slot)> {
         self.delayed.from(Bound::Excluded((after.0, after.1, Slot::MAX))).map(|(at, ())| at)
@@ -495,7 +513,7 @@ impl Schedule {
 
     fn leave_ready(&mut self, slot: Slot, state: &mut ScheduleState) {
         if let Place::Ready(position) = state.place {
-            self.leave_order(state, position.rv);
+            self.leave_order(slot, state, position.rv);
             self.set_place(slot, state, Place::Idle);
         }
     }

@@ -19,7 +19,7 @@ use super::object_version::ObjectVersion;
 use super::omit::is_default;
 use super::rate::RateDebt;
 use super::rate_limit::BucketLevel;
-use super::schedule::ScheduleState;
+use super::schedule::{GroupsState, ScheduleState};
 use super::time::Time;
 
 pub use super::settled::SettledLeases;
@@ -60,6 +60,9 @@ pub struct QueueState {
     /// What the queue owes to its rate.
     #[serde(default, skip_serializing_if = "is_default")]
     pub debt: RateDebt,
+    /// The accounts of the groups. `None` without the setting `groups`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<Box<GroupsState>>,
     /// When the next periodic Resync is due.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_resync: Option<Time>,
@@ -163,6 +166,8 @@ pub struct KeyState {
     pub schedule_state: ScheduleState,
     /// The delta of the initial list that is not acknowledged yet, if the key has one.
     pub initial_pending: Option<Rv>,
+    /// The group of the key; `None` for the group without a name, and in a queue without groups.
+    pub group: Option<Arc<str>>,
 }
 
 impl KeyState {

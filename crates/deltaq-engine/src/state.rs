@@ -15,7 +15,7 @@ use super::pops::Pops;
 use super::rate::{Rate, RateDebt};
 use super::rate_limit::BucketLevel;
 use super::remembered::RememberedVersions;
-use super::schedule::{HeadStart, Order, Place, Schedule, Turn};
+use super::schedule::{Groups, HeadStart, Order, Place, Schedule, Turn};
 use super::settled::SettledLeases;
 use super::snapshot::{LastReplace, QueueState, SourceHistory, SourceRecord};
 use super::sources::Sources;
@@ -83,6 +83,8 @@ pub(super) struct State {
     ///
     /// Invariant: false only if [`may_stop`](Self::may_stop) is.
     pub(super) stops: bool,
+    /// While a queue is being restored: the slots, the newest events and the groups of its keys. Empty afterwards.
+    pub(super) restored_groups: Vec<(Slot, Rv, Arc<str>)>,
     /// The sum of the [bytes](Entry::held_bytes) of all entries.
     pub(super) held_bytes: usize,
 }
@@ -96,6 +98,7 @@ impl State {
             rv: last_rv,
             lives: Lives::begin(LifeId::default(), last_rv),
             last_at: now,
+            schedule: Schedule::of(config.groups.as_ref()),
             config,
             auto_created: false,
             creator: None,
@@ -106,7 +109,6 @@ impl State {
             closes_at_once: false,
             initial: InitialList::Missing,
             table: Table::default(),
-            schedule: Schedule::default(),
             settled: SettledLeases::default(),
             pops: Pops::default(),
             bucket: None,
@@ -120,6 +122,7 @@ impl State {
             known: 0,
             initial_pending: 0,
             stops,
+            restored_groups: Vec::new(),
             held_bytes: 0,
         }
     }
@@ -146,6 +149,7 @@ impl State {
             settled: self.settled.clone(),
             bucket: self.bucket,
             debt: self.debt,
+            groups: self.schedule.groups.as_ref().map(|groups| Box::new(groups.state())),
             next_resync: self.next_resync,
             last_replace: self.last_replace.clone(),
             followed: self.followed,
@@ -208,7 +212,7 @@ impl State {
         if at <= now {
             return None;
         }
-        (!self.paused && !self.is_full() && self.schedule.ready_len() > 0).then_some(at)
+        (!self.paused && !self.is_full() && self.schedule.has_turn()).then_some(at)
     }
 
     /// Records a delivery.
@@ -323,10 +327,20 @@ impl State {
 
     /// The ready key that is delivered next.
     fn first_ready(&self) -> Option<Slot> {
-        self.first_of(self.schedule.order())
+        match &self.schedule.groups {
+            None => self.first_of(self.schedule.order()),
+            Some(groups) => self.first_of_groups(groups),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn first_of_groups(&self, groups: &Groups) -> Option<Slot> {
+        groups.next().and_then(|order| self.first_of(order))
     }
 
     /// The first key of an order.
+    #[inline]
     fn first_of(&self, order: &Order) -> Option<Slot> {
         let plain = order.first_plain();
         let Some((turn, ranked)) = order.first_ranked() else { return plain.map(|(_, slot)| slot) };

@@ -191,6 +191,7 @@ impl Chunk {
 
     /// A number in the order of texts: the first bytes behind the prefix. Texts without the prefix are below or above all
     /// that have it. Different texts may have the same number.
+    #[inline]
     fn head(&self, text: &str) -> u32 {
         let prefix = self.lower_bound.as_bytes().get(..self.prefix_len).unwrap_or_default();
         match text.as_bytes().strip_prefix(prefix) {

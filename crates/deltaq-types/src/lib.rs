@@ -13,6 +13,7 @@
 struct Readme;
 
 pub mod duration;
+mod groups;
 pub mod name;
 #[expect(clippy::missing_errors_doc, reason = "each function refuses the values that its name excludes")]
 pub mod range;
@@ -45,6 +46,9 @@ pub use self::consume::{
 };
 pub use self::difference::{DiffOperation, Difference};
 pub use self::duration::SignedDuration;
+pub use self::groups::{
+    GROUP_BYTES_MAX, GROUP_OVERRIDES_MAX, GroupBy, GroupDocument, GroupList, GroupOverride, Groups, KeyPrefix,
+};
 pub use self::history::EventDocument;
 pub use self::kinds::Members;
 pub use self::page::Page;

@@ -480,3 +480,8 @@ pub(super) fn whole_value<'de, D: Deserializer<'de>, T>(
     let wrong = || de::Error::custom(format!("invalid value, expected {expected}"));
     Value::deserialize(deserializer).ok().and_then(read).ok_or_else(wrong)
 }
+
+/// Whether the text is a JSON pointer (RFC 6901). The empty pointer is refused, because a whole object can't be a key.
+pub(crate) fn is_pointer(text: &str) -> bool {
+    text.starts_with('/') && text.split('~').skip(1).all(|rest| rest.starts_with(['0', '1']))
+}

@@ -192,7 +192,7 @@ pub struct ItemDocument {
 }
 
 /// Why a key is not delivered.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ExplainDocument {
     /// The key.
     pub key: String,
@@ -228,4 +228,10 @@ pub struct ExplainDocument {
     pub ahead: Option<u64>,
     /// Whether more keys than `ahead` are delivered before it.
     pub has_more_ahead: bool,
+    /// The group of the key; null for the group without a name, and in a queue without groups.
+    #[schema(required = true)]
+    pub group: Option<String>,
+    /// The share of the key's group in the workers' time, from 0 to 1; null in a queue without groups.
+    #[schema(required = true)]
+    pub group_share: Option<f64>,
 }

@@ -12,6 +12,7 @@ use utoipa::ToSchema;
 
 use super::RawObject;
 use super::duration::{DurationText, SignedDuration};
+use super::groups::Groups;
 use super::name::Name;
 use super::push::Push;
 use super::range::{self, CENTURY, DAYS_366, HOUR, HOURS_12, SEC, U32_MAX, US, WHOLE_MAX};
@@ -69,6 +70,10 @@ pub struct QueueSettings {
     #[serde(default, deserialize_with = "range::optional_table")]
     #[schema(required = true)]
     pub order: Option<Order>,
+    /// The groups of keys that take turns; null if all keys are in one order.
+    #[serde(default, deserialize_with = "range::optional_table")]
+    #[schema(required = true)]
+    pub groups: Option<Groups>,
     /// Maximum number of keys that workers hold at once; null for no limit.
     #[serde(default, deserialize_with = "range::optional_whole::<1, 1_000_000_000, _, _>")]
     #[schema(required = true, minimum = 1, maximum = 1_000_000_000)]
@@ -451,6 +456,10 @@ impl QueueSettings {
         "order.priority.step",
         "order.initial_list",
         "order.resync",
+        "groups",
+        "groups.by",
+        "groups.max_leased",
+        "groups.overrides",
         "max_leased",
         "rate",
         "rate.per_second",
@@ -522,7 +531,7 @@ fn key_parts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<KeyPart>,
     );
     let is_part = |part: &KeyPart| {
         let (KeyPart::Required(pointer) | KeyPart::Detailed(DetailedKeyPart { pointer, .. })) = part;
-        is_pointer(pointer)
+        range::is_pointer(pointer)
     };
     range::whole_value(deserializer, &expected, |value| {
         let parts = match value {
@@ -537,7 +546,7 @@ fn key_parts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<KeyPart>,
 fn optional_pointer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     range::whole_value(deserializer, r#"a JSON pointer such as "/updated_at""#, |value| match value {
         Value::Null => Some(None),
-        Value::String(text) => is_pointer(&text).then_some(Some(text)),
+        Value::String(text) => range::is_pointer(&text).then_some(Some(text)),
         _ => None,
     })
 }
@@ -566,9 +575,4 @@ fn queue_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::E
 fn prefix<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let expected = format!("the start of a key, at most {KEY_BYTES_MAX} bytes long");
     range::text(deserializer, &expected, |text| (text.len() <= KEY_BYTES_MAX).then(|| text.to_owned()))
-}
-
-/// Whether the text is a JSON pointer (RFC 6901). The empty pointer is refused, because a whole object can't be a key.
-fn is_pointer(text: &str) -> bool {
-    text.starts_with('/') && text.split('~').skip(1).all(|rest| rest.starts_with(['0', '1']))
 }

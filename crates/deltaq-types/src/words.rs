@@ -240,6 +240,8 @@ words! {
         Held = "held",
         /// The key is ready, and workers hold as many keys as the setting `max_leased` allows.
         QueueLimit = "queue_limit",
+        /// The key is ready, and workers hold as many keys of its group as the setting `groups` allows.
+        GroupLimit = "group_limit",
         /// The key is ready, and waits for the setting `rate`.
         RateLimited = "rate_limited",
         /// The key is delayed, and the queue is closed, so the delay does not end.

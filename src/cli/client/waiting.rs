@@ -1,11 +1,12 @@
-//! `deltaq synced` and `deltaq workers`.
+//! `deltaq synced`, `deltaq workers` and `deltaq groups`.
 
 use std::time::Duration;
 
 use clap::Args;
 use deltaq_types::duration::DurationText;
 use deltaq_types::name::Name;
-use deltaq_types::{SyncedDocument, WorkerDocument};
+use deltaq_types::{GroupDocument, SyncedDocument, WorkerDocument};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::failure::Failure;
@@ -23,6 +24,9 @@ super::commands! {
         /// List the workers that hold leases or wait for keys.
         #[command(after_help = "Example:\n  deltaq workers prices")]
         Workers(Workers),
+        /// List the first groups of keys that take turns.
+        #[command(after_help = "Example:\n  deltaq groups prices --sort ready")]
+        Groups(Groups),
     }
 }
 
@@ -56,6 +60,54 @@ impl Execute for Workers {
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
         let call = || session.on_queue("list_workers", &self.queue);
         print_list::<WorkerDocument>(session, call, &self.limit, "no workers").await
+    }
+}
+
+/// `deltaq groups`.
+#[derive(Debug, Clone, Args)]
+pub struct Groups {
+    /// The queue.
+    pub queue: Name,
+    /// What comes first: the group whose first key has been ready longest, or the one with the most ready keys or leases.
+    #[arg(long, value_name = "WORD", default_value = "wait", value_parser = ["wait", "ready", "leased"])]
+    pub sort: String,
+}
+
+impl Execute for Groups {
+    const OPERATIONS: &'static [&'static str] = &["list_groups"];
+
+    async fn execute(&self, session: &Session) -> Result<(), Failure> {
+        let call = session.on_queue("list_groups", &self.queue)?.query("sort", Some(&self.sort));
+        let texts: GroupTexts = session.client.fetch(call).await?;
+        let mut list = session.output.list::<GroupDocument>();
+        list.add::<GroupDocument>(&texts.groups)?;
+        list.finish("no groups")
+    }
+}
+
+/// A list of groups, each as its text.
+#[derive(Deserialize)]
+struct GroupTexts {
+    groups: Vec<Box<RawValue>>,
+}
+
+impl Row for GroupDocument {
+    const COLUMNS: &'static [&'static str] =
+        &["GROUP", "READY", "LEASED", "OLDEST READY", "WEIGHT", "MAX LEASED"];
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![
+            Cell::new(self.name.as_deref().unwrap_or("(no name)")),
+            Cell::number(self.ready),
+            Cell::number(self.leased),
+            Cell::optional(self.oldest_ready_age_ms.map(duration_text)),
+            Cell::number(self.weight),
+            Cell::optional(self.max_leased.map(|most| most.to_string())),
+        ]
+    }
+
+    fn name(&self) -> String {
+        self.name.clone().unwrap_or_default()
     }
 }
 

@@ -3,16 +3,16 @@
 use super::document;
 use crate::config::access::Verb;
 use crate::http::openapi::params::{
-    AddQuery, CloseQuery, DeleteQuery, DeleteQueueQuery, DeltasQuery, HistoryQuery, IndexQuery, IndexesQuery,
-    ItemQuery, ItemsQuery, KeyHistoryQuery, KeyItemQuery, KeyQuery, KnownQuery, ListQuery, Names,
-    ObjectOfQuery, ObjectQuery, ParkedQuery, PopQuery, ReplaceQuery, SettingsQuery, SourcesQuery,
+    AddQuery, CloseQuery, DeleteQuery, DeleteQueueQuery, DeltasQuery, GroupsQuery, HistoryQuery, IndexQuery,
+    IndexesQuery, ItemQuery, ItemsQuery, KeyHistoryQuery, KeyItemQuery, KeyQuery, KnownQuery, ListQuery,
+    Names, ObjectOfQuery, ObjectQuery, ParkedQuery, PopQuery, ReplaceQuery, SettingsQuery, SourcesQuery,
     SyncedQuery, UpdateQuery, ViewQuery, WatchQuery, WorkersQuery,
 };
 use crate::http::operation::{BodyKind, Class, Operation, Permission};
 use crate::http::request::call::{Handler, conditional, with_body, without_body};
 use crate::http::routes::{
-    console, consume, history, indexes, items, parked, produce, queues, server, settings, sources, views,
-    watch,
+    console, consume, groups, history, indexes, items, parked, produce, queues, server, settings, sources,
+    views, watch,
 };
 
 /// An operation and its handler.
@@ -136,6 +136,7 @@ operations! {
     POST   "/v1/queues/{queue}/sources"        report_source  OnQueue(Produce) Write     Document []                long  with_body    sources::report;
     PATCH  "/v1/queues/{queue}/sources/{*source}" patch_source OnQueue(Admin)  Write     Document []                long  with_body    sources::change;
     GET    "/v1/queues/{queue}/workers"        list_workers   OnQueue(Read)    Read      Ignored  [WorkersQuery]    long  without_body sources::workers;
+    GET    "/v1/queues/{queue}/groups"         list_groups    OnQueue(Read)    Read      Ignored  [GroupsQuery]     long  without_body groups::groups;
     GET    "/v1/queues/{queue}/synced"         get_synced     OnQueue(Read)    Wait      Ignored  [SyncedQuery]     long  without_body sources::synced;
     GET    "/v1/info"                          get_info       Token            Read      Ignored  []                long  without_body server::info;
     GET    "/v1/nodes"                         list_nodes     Everywhere(Read) Read      Ignored  []                long  without_body server::nodes;

@@ -5,10 +5,10 @@ use utoipa::openapi::{Ref, Required};
 use utoipa::{IntoParams, ToSchema};
 
 use super::schemas::{
-    Continue, Count, Delay, Duplicates, EntityTags, ErrorText, Fields, Flag, HeadStart, IndexName, IndexText,
-    Key, Label, LastEventId, LeaseLength, ObjectFields, PageLimit, Percent, PopMax, Prefix, ProblemName,
-    QueueFields, QueueName, ShardName, States, Traceparent, Version, VersionOrNow, ViewName, Wait, WaitFor,
-    With, WithDiff,
+    Continue, Count, Delay, Duplicates, EntityTags, ErrorText, Fields, Flag, GroupSortName, HeadStart,
+    IndexName, IndexText, Key, Label, LastEventId, LeaseLength, ObjectFields, PageLimit, Percent, PopMax,
+    Prefix, ProblemName, QueueFields, QueueName, ShardName, States, Traceparent, Version, VersionOrNow,
+    ViewName, Wait, WaitFor, With, WithDiff,
 };
 
 /// The names of the parameters of an operation.
@@ -207,6 +207,9 @@ parameters! {
     WorkersQuery in Query {
         "limit" PageLimit "Maximum number of entries in a page, up to 5,000; default 500.";
         "continue" Continue "The `continue` of the previous page.";
+    }
+    GroupsQuery in Query {
+        "sort" GroupSortName "What comes first: `wait`, the group whose first key has been ready longest (default); `ready` or `leased`, the group with the most ready keys or leases.";
     }
     SyncedQuery in Query {
         "resource_version" VersionOrNow "Check every change up to this version instead of the initial list: the reply says whether all of them are acknowledged. `now` is the newest version.";

@@ -91,6 +91,8 @@ terms! { schemas;
     ObjectFields = json!({ "type": "string", "pattern": selection(ObjectDocument::FIELDS) });
     /// A view of a queue.
     ViewName = json!({ "type": "string", "enum": View::ALL.map(View::as_str) });
+    /// The order of a list of groups.
+    GroupSortName = json!({ "type": "string", "enum": ["wait", "ready", "leased"] });
     /// A version, `now`, or 0 for all keys first.
     Version = json!({ "type": "string", "pattern": "^(now|[0-9]{1,19}|[0-9a-f]{8}-[0-9]{1,19}(-[0-9]{1,19})?)$" });
     /// A version, or `now`.

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::reference::reference;
 
 /// Objects inside the settings. In a request, all of their members are optional.
-const PARTS: [&str; 13] = [
+const PARTS: [&str; 14] = [
     "RateLimiter",
     "ItemExponential",
     "ItemFastSlow",
@@ -15,6 +15,7 @@ const PARTS: [&str; 13] = [
     "HeadStartOrder",
     "PriorityOrder",
     "DeliveryRate",
+    "Groups",
     "Retention",
     "Follow",
     "Push",
@@ -29,6 +30,11 @@ pub(super) fn given(schemas: &mut Map<String, Value>) -> Value {
     if let Some(pointer) = schemas.get_mut("KeyPart").and_then(|part| part.pointer_mut("/oneOf/0")) {
         *pointer = reference("JsonPointer");
     }
+    if let Some(value) =
+        schemas.get_mut("GroupBy").and_then(|by| by.pointer_mut("/oneOf/0")).and_then(Value::as_object_mut)
+    {
+        value.insert("pattern".to_owned(), "^(source|(/([^/~]|~[01])*)+)$".into());
+    }
     for name in PARTS {
         let given = schemas.get(name).map(given_of);
         schemas.insert(given_name(name), given.unwrap_or_default());
@@ -39,6 +45,12 @@ pub(super) fn given(schemas: &mut Map<String, Value>) -> Value {
         .and_then(|given| given.pointer_mut("/properties/array_keys/oneOf/1/additionalProperties"))
     {
         *pointer = or_null(pointer.take());
+    }
+    if let Some(own) = schemas
+        .get_mut(&given_name("Groups"))
+        .and_then(|given| given.pointer_mut("/properties/overrides/oneOf/1/additionalProperties"))
+    {
+        *own = or_null(own.take());
     }
     let mut given = schemas.get("QueueSettings").map(given_of).unwrap_or_default();
     // A single pointer needs no list.

@@ -2,6 +2,7 @@
 
 use deltaq_engine::excerpt::Excerpt;
 use deltaq_engine::explain::Explanation;
+use deltaq_engine::groups::GroupTurn;
 use deltaq_engine::key::Key;
 use deltaq_engine::schedule::{Lease, Place, ScheduleState};
 use deltaq_engine::snapshot::KeyState;
@@ -36,6 +37,8 @@ pub fn explain(handle: &Handle, key: &Key, explanation: &Explanation, moment: Mo
         priority: (class != 0).then_some(class),
         ahead: explanation.ahead.map(|ahead| ahead as u64),
         has_more_ahead: explanation.has_more_ahead,
+        group: explanation.group.as_ref().and_then(|group| group.name.as_deref()).map(str::to_owned),
+        group_share: explanation.group.as_ref().map(share),
     }
 }
 
@@ -131,9 +134,16 @@ fn leased(lease: &Lease, waiting: usize, moment: Moment) -> String {
     format!("{worker} holds it until {until}{behind}")
 }
 
+/// The share of a group, in parts of a thousand.
+fn share(group: &GroupTurn) -> f64 {
+    let thousandths = u64::from(group.weight) * 1_000 / group.weights.max(1);
+    u32::try_from(thousandths).map_or(1.0, |thousandths| f64::from(thousandths) / 1_000.0)
+}
+
 /// When the hold ends and the rate of the queue lets a ready key through. `None` if it does so now, or if the queue delivers nothing for another reason.
 fn next_delivery(explanation: &Explanation, moment: Moment) -> Option<Time> {
-    let is_stopped = explanation.is_paused || explanation.is_full || explanation.ahead.is_none();
+    let is_full = explanation.is_full || explanation.group.as_ref().is_some_and(|group| group.is_full);
+    let is_stopped = explanation.is_paused || is_full || explanation.ahead.is_none();
     let next = explanation.held_until.max(explanation.next_by_rate);
     next.filter(|at| !is_stopped && *at > moment.now)
 }
@@ -167,6 +177,12 @@ fn ready(explanation: &Explanation, moment: Moment) -> (HoldReason, String) {
         let sentence = format!("it is ready, and workers hold as many keys as they may; {keys} ahead of it");
         return (HoldReason::QueueLimit, sentence);
     }
+    if let Some(group) = explanation.group.as_ref().filter(|group| group.is_full) {
+        let name = named(group);
+        let sentence =
+            format!("it is ready, and workers hold as many keys of {name} as they may; {keys} ahead of it");
+        return (HoldReason::GroupLimit, sentence);
+    }
     if let Some(at) = next_delivery(explanation, moment) {
         let at = timestamp(moment.wall(at));
         let sentence = format!(
@@ -174,10 +190,22 @@ fn ready(explanation: &Explanation, moment: Moment) -> (HoldReason, String) {
         );
         return (HoldReason::RateLimited, sentence);
     }
+    if let Some(group) = explanation.group.as_ref().filter(|group| group.weights > u64::from(group.weight)) {
+        let (name, share) = (named(group), share(group));
+        let sentence = format!(
+            "it is ready, and {keys} ahead of it in {name}, whose share is {share} of the workers' time"
+        );
+        return (HoldReason::Queued, sentence);
+    }
     match ahead {
         0 => (HoldReason::Next, "it is ready, and the next pop gets it".to_owned()),
         _ => (HoldReason::Queued, format!("it is ready, and {keys} ahead of it")),
     }
+}
+
+fn named(group: &GroupTurn) -> String {
+    let named = |name: &str| format!("the group {}", Excerpt(name));
+    group.name.as_deref().map_or_else(|| "the group without a name".to_owned(), named)
 }
 
 fn counted(count: usize, noun: &str) -> String {

@@ -87,7 +87,9 @@ fn name(kind: &EventKind) -> Option<EventName> {
         EventKind::Forgotten { .. } => EventName::Forgotten,
         EventKind::Redriven { .. } => EventName::Redriven,
         EventKind::Removed { .. } => EventName::Removed,
-        EventKind::Populated
+        // An explanation shows the group of a key.
+        EventKind::Grouped { .. }
+        | EventKind::Populated
         | EventKind::Configured { .. }
         | EventKind::Paused
         | EventKind::PausedItself { .. }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use deltaq_engine::config::Config;
 use deltaq_engine::excerpt::{Excerpt, shortened};
 use deltaq_service::admission::{Schema, check_prune};
-use deltaq_types::{Mode, PushFormat, PushPayload, QueueSettings, RawObject};
+use deltaq_types::{GroupBy, Groups, Mode, PushFormat, PushPayload, QueueSettings, RawObject};
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -248,6 +248,14 @@ impl Given {
                     return Err(Problem::invalid_setting(name, why));
                 }
             }
+        }
+        let is_by_object = |groups: &Groups| !matches!(groups.by, GroupBy::KeyPrefix(_));
+        if settings.mode == Mode::Keys
+            && self.names("groups")
+            && settings.groups.as_ref().is_some_and(is_by_object)
+        {
+            let why = r#"a queue of mode keys has neither objects nor sources; name its groups by {"key_prefix":"/"}"#;
+            return Err(Problem::invalid_setting("groups.by", why));
         }
         if settings.mode == Mode::Events && self.names("debounce") {
             let why = "a queue of mode events delivers every delta by itself";

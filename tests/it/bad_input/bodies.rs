@@ -540,6 +540,12 @@ async fn settings_with_a_wrong_value_are_named() {
         (r#"{"order":{"head_start":{"pointer":"/a"},"priority":{"pointer":"/b"}}}"#, "order.priority"),
     ];
     let limits = [
+        (r#"{"groups":{}}"#, "groups.by"),
+        (r#"{"groups":{"by":"tenant"}}"#, "groups.by"),
+        (r#"{"groups":{"by":{"key_prefix":""}}}"#, "groups.by"),
+        (r#"{"groups":{"by":"source","max_leased":0}}"#, "groups.max_leased"),
+        (r#"{"groups":{"by":"source","overrides":{"a":{"weight":0}}}}"#, "groups.overrides"),
+        (r#"{"groups":{"by":"source","overrides":{"a":{"wait":1}}}}"#, "groups.overrides"),
         (r#"{"max_leased":0}"#, "max_leased"),
         (r#"{"max_leased":1000000001}"#, "max_leased"),
         (r#"{"rate":5}"#, "rate"),

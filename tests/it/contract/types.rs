@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use deltaq_types::{
-    EventDocument, ExplainDocument, Info, ItemDocument, KeysCount, NodeList, ObjectDocument, Page,
+    EventDocument, ExplainDocument, GroupList, Info, ItemDocument, KeysCount, NodeList, ObjectDocument, Page,
     ParkedErrors, Popped, ProblemDocument, Produced, PurgedDocument, QueueDocument, QueuePage, QueueSettings,
     QueueStatus, Replaced, SettingsPlan, SettledList, SourceDocument, SyncedDocument, WorkerDocument,
 };
@@ -51,6 +51,7 @@ pub(super) fn check(method: &str, uri: &str, status: u16, text: &str) {
         (_, [_, "known" | "latest"]) => same::<Page<ObjectDocument>>(text),
         (_, [_, "explain", _, ..]) => same::<ExplainDocument>(text),
         (_, [_, "workers"]) => same::<Page<WorkerDocument>>(text),
+        (_, [_, "groups"]) => same::<GroupList>(text),
         (_, [_, "sources"]) => same::<Page<SourceDocument>>(text),
         (_, [_, "history", ..]) => same::<Page<EventDocument>>(text),
         other => panic!("no type is known for {other:?}: {text}"),

@@ -129,12 +129,35 @@ impl Call {
     }
 }
 
+/// The setting `groups`: what names them, the limit of all, and those of single groups.
+fn groups(value: &str) -> Value {
+    let mut parts = value.split(',');
+    let by = parts.next().unwrap_or_default();
+    if by == "none" {
+        return Value::Null;
+    }
+    let by = by.strip_prefix("prefix:").map_or_else(|| json!(by), |end| json!({"key_prefix": end}));
+    let mut groups = json!({"by": by, "overrides": {}});
+    for part in parts {
+        let (name, number) = part.split_once('=').expect("a number");
+        let number: u64 = number.parse().expect("a number");
+        match name.split_once(':') {
+            None => groups["max_leased"] = json!(number),
+            Some((group, name)) => groups["overrides"][group][name] = json!(number),
+        }
+    }
+    groups
+}
+
 /// A setting as the config of a queue has it.
 fn setting((name, value): (&str, &str)) -> (String, Value) {
     if name == "backoff" {
         let (base, max) = value.split_once("..").expect("a range");
         let limiter = json!({"item_exponential": {"base": base, "max": max}, "jitter": 0.0});
         return ("rate_limiter".to_owned(), limiter);
+    }
+    if name == "groups" {
+        return (name.to_owned(), groups(value));
     }
     if let Some((range, flags)) = (name == "debounce").then(|| value.split_once(',').unwrap_or((value, ""))) {
         let Some((quiet, max_wait)) = range.split_once("..") else { return (name.to_owned(), Value::Null) };

@@ -12,7 +12,6 @@ use deltaq_engine::event::{Event, EventKind, ViewChanges};
 use deltaq_engine::id::{Rv, Slot};
 use deltaq_engine::lives::LifeId;
 use deltaq_engine::snapshot::QueueState;
-use deltaq_engine::table::Entry;
 use deltaq_journal::record::{self, Decoder, NewRun, QueueRecord};
 use deltaq_journal::store::{Epoch, JournalRow, QueueId, QueueRow, Reader, Writes};
 use deltaq_runtime::clock::Clock;
@@ -243,7 +242,8 @@ async fn a_queue_that_can_not_be_loaded_again_is_loaded_later() {
     let bench = Bench::with_queue().await;
     let handle = queue(&bench.registry);
     bench.post("/add", &json!([{"key": "a"}, {"key": "b"}])).await;
-    let ready = handle.read(|queue, _| ["a", "b"].map(|key| queue.table().get(key).map(Entry::state)));
+    let ready =
+        handle.read(|queue, _| ["a", "b"].map(|key| queue.table().get(key).map(|entry| entry.state(None))));
     let ready = ready.await.expect("the queue").map(|state| state.expect("a ready key"));
     assert_eq!(keys(&bench.post("/pop?max=2&lease_duration=1h", &Value::Null).await), ["a", "b"]);
     let mut waits = bench.call("POST", "/pop?wait=30s&max=2", &Value::Null);

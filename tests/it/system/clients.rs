@@ -124,6 +124,7 @@ async fn read_everything(queue: &Queue) -> Result<(), Error> {
     let problem = queue.source("erp").await?.and_then(|source| source.problem);
     assert_eq!(problem.map(|problem| problem.detail).as_deref(), Some("the export is late"));
     queue.workers().await?;
+    assert_eq!(queue.groups().sort("ready").await?.count, 0);
     queue.synced().resource_version("now").await?;
     assert!(Box::pin(queue.watch().view(View::Known).stream()).next().await.is_some());
     Ok(())

@@ -680,6 +680,11 @@ def workers(queue: str, *, limit: int | None = None, continue_: str | None = Non
     return _call("GET", _queue(queue, "/workers"), Page.reader(_document), {"limit": limit, "continue": continue_})
 
 
+def groups(queue: str, *, sort: str | None = None) -> Call[Json]:
+    """The first 20 groups of keys that take turns. `sort` is `wait`, `ready` or `leased`."""
+    return _call("GET", _queue(queue, "/groups"), _document, {"sort": sort})
+
+
 def indexes(queue: str) -> Call[Page[Json]]:
     """The indexes of the queue."""
     return _call("GET", _queue(queue, "/indexes"), Page.reader(_document))

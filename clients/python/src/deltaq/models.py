@@ -266,6 +266,7 @@ class QueueSettings(TypedDict, total=False):
     version: str | None
     debounce: Json | None
     order: Json | None
+    groups: Json | None
     max_leased: int | None
     rate: Json | None
     resync_period: str | None

@@ -1,8 +1,8 @@
 //! Reads.
 
 use deltaq_types::{
-    EventDocument, ExplainDocument, IndexDocument, IndexValueDocument, ItemDocument, ObjectDocument,
-    SourceDocument, SyncedDocument, WorkerDocument,
+    EventDocument, ExplainDocument, GroupList, IndexDocument, IndexValueDocument, ItemDocument,
+    ObjectDocument, SourceDocument, SyncedDocument, WorkerDocument,
 };
 use futures_util::stream::StreamExt as _;
 use http::Method;
@@ -23,6 +23,11 @@ requests! {
         /// A version that the queue must have. A queue that does not have it, because a backup was restored, replies `version-ahead`
         /// or `expired`.
         min_resource_version number "min_resource_version";
+    }
+    /// The first groups of keys that take turns.
+    GetGroups -> GroupList = send {
+        /// What comes first: `wait`, `ready` or `leased`.
+        sort text "sort";
     }
     /// Whether the initial list is processed or, with a version, whether everything up to it is acknowledged.
     Synced -> SyncedDocument = send {
@@ -123,6 +128,11 @@ impl Queue {
     /// The workers that hold leases or wait for keys.
     pub fn workers(&self) -> List<WorkerDocument> {
         self.list("workers")
+    }
+
+    /// The first 20 groups of keys that take turns.
+    pub fn groups(&self) -> GetGroups {
+        GetGroups { request: self.request(Method::GET, "groups") }
     }
 
     /// Whether the initial list is processed, or everything up to a version is acknowledged.

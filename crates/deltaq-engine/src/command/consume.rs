@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Call, FailureState, How, Item, Outcome, Pop, Settle, Settled};
 use crate::config::Quiet;
-use crate::event::{Disposition, Ending, EventKind, Failure, Leased};
+use crate::event::{Charged, Disposition, Ending, EventKind, Failure, Leased};
 use crate::id::{Slot, Token};
 use crate::key::Key;
 use crate::limits::{DUE_AT_A_TIME, ERROR_START_BYTES, HOLD_SECS_MAX};
@@ -103,13 +103,21 @@ impl Queue {
             let position = entry.ready_position();
             let key = entry.key.clone();
             let (worker, pop_id) = (pop.worker.clone(), pop.id.clone());
-            self.emit_at(now, Some(slot), EventKind::Leased(Leased { key, deadline, worker, pop_id }));
+            let charged = self.charged(slot, items.len());
+            let leased = Leased { key, deadline, worker, pop_id, charged };
+            self.emit_at(now, Some(slot), EventKind::Leased(leased));
             let waited = now.since(position.added);
             self.volatile.effects.waits.push(waited);
             self.note_delivered(slot);
             items.push(self.item(self.state().entry(slot), pop, waited));
         }
         Ok(items)
+    }
+
+    /// What the group of a key is charged for, which is the n-th one of its pop.
+    #[inline]
+    fn charged(&self, slot: Slot, nth: usize) -> Option<Box<Charged>> {
+        self.state().schedule.groups.as_deref().map(|groups| Box::new(groups.charged(slot, nth)))
     }
 
     /// Records how many changes a delivery has coalesced.

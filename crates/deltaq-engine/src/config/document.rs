@@ -5,12 +5,13 @@ use std::sync::Arc;
 use deltaq_types::duration::DurationText;
 use deltaq_types::range;
 use deltaq_types::{
-    DebouncedDeletes, DeliveryRate, DetailedKeyPart, DiffSettings, FollowedView, HeadStartOrder, KeyPart,
-    PriorityOrder, QueueSettings, RateLimiter as LimiterSettings, SignedDuration,
+    DebouncedDeletes, DeliveryRate, DetailedKeyPart, DiffSettings, FollowedView, GroupBy, HeadStartOrder,
+    KeyPart, PriorityOrder, QueueSettings, RateLimiter as LimiterSettings, SignedDuration,
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::config::{AdmissionText, Config, Debounce, Follow, ModeRules, Order, OrderValue, Quiet};
+use crate::group_rules::GroupRules;
 use crate::index_settings::IndexSettings;
 use crate::key::KeySpec;
 use crate::object::{ArrayKeys, Ignored};
@@ -77,6 +78,12 @@ impl Config {
                 .map(debounce)
                 .transpose()?,
             order: document.order.as_ref().map(order).transpose()?,
+            groups: document
+                .groups
+                .as_ref()
+                .filter(|groups| has_objects || matches!(groups.by, GroupBy::KeyPrefix(_)))
+                .map(|groups| GroupRules::compile(groups).map_err(invalid("groups.by")))
+                .transpose()?,
             max_leased: document.max_leased,
             rate: document.rate.map(rate).transpose()?,
             resync_period: document.resync_period.map(DurationText::get).filter(|_| has_objects),
@@ -114,6 +121,7 @@ impl Config {
             rate_limiter: limiter_settings(&self.rate_limiter),
             debounce: self.debounce.as_ref().map(debounce_settings),
             order: self.order.as_ref().map(order_settings),
+            groups: self.groups.as_deref().map(GroupRules::document),
             max_leased: self.max_leased,
             rate: self.rate.map(|rate| DeliveryRate { per_second: rate.per_second(), burst: rate.burst }),
             resync_period: self.resync_period.map(DurationText::from),
@@ -135,7 +143,7 @@ impl Config {
     }
 }
 
-fn invalid(setting: &'static str) -> impl Fn(String) -> Invalid {
+pub(super) fn invalid(setting: &'static str) -> impl Fn(String) -> Invalid {
     move |why| Invalid { setting, why }
 }
 

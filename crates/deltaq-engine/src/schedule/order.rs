@@ -94,7 +94,7 @@ impl Turn {
 }
 
 /// Ready keys with a head start.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Ranked {
     by_turn: Line<Turn, Slot>,
     by_rv: Line<Rv, Slot>,
@@ -187,7 +187,7 @@ impl ScheduleState {
 }
 
 /// Ready keys, in the order of their turns.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Order {
     /// Keys without a head start.
     plain: Line<Rv, Slot>,
@@ -304,7 +304,7 @@ impl Schedule {
         if was == is {
             return;
         }
-        self.leave_order(state, position.rv);
+        self.leave_order(slot, state, position.rv);
         if is.is_some() {
             state.set_backoff(|backoff| backoff.turn = is);
         }
@@ -314,7 +314,7 @@ impl Schedule {
     /// Moves a ready key to the tail: it arrives anew.
     pub(crate) fn arrive_again(&mut self, slot: Slot, state: &mut ScheduleState, rv: Rv, at: Time) {
         let Place::Ready(position) = state.place else { return };
-        self.leave_order(state, position.rv);
+        self.leave_order(slot, state, position.rv);
         if let Place::Ready(position) = &mut state.place {
             (position.rv, position.since) = (rv, at);
         }
@@ -325,14 +325,20 @@ impl Schedule {
     #[inline]
     pub(super) fn enter_order(&mut self, slot: Slot, rv: Rv, turn: Option<Turn>) {
         self.order.insert(rv, turn, slot);
+        if let Some(groups) = &mut self.groups {
+            groups.enter(slot, rv, turn);
+        }
     }
 
     /// Takes a ready key out of the order.
     #[inline]
-    pub(super) fn leave_order(&mut self, state: &mut ScheduleState, rv: Rv) {
+    pub(super) fn leave_order(&mut self, slot: Slot, state: &mut ScheduleState, rv: Rv) {
         // Few keys have a head start.
         let turn = if state.backoff.is_some() { state.take_turn() } else { None };
         self.order.remove(rv, turn);
+        if let Some(groups) = &mut self.groups {
+            groups.leave(slot, rv, turn);
+        }
     }
 }
 

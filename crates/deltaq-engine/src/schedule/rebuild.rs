@@ -1,6 +1,6 @@
 //! Builds a schedule from the states of all keys, for recovery.
 
-use super::{Order, Place, Schedule, ScheduleState, Timer, Turn};
+use super::{Groups, Order, Place, Schedule, ScheduleState, Timer, Turn};
 use crate::id::{Rv, Slot, Token};
 use crate::key::Key;
 use crate::time::Time;
@@ -52,9 +52,20 @@ impl Rebuild {
         self.idle_delayed += usize::from(schedule_state.is_delayed());
     }
 
-    /// The schedule of all added keys.
-    pub(crate) fn finish(self) -> Schedule {
+    /// The schedule of all added keys. `groups` know which slots belong to which group.
+    pub(crate) fn finish(self, mut groups: Option<Box<Groups>>) -> Schedule {
+        if let Some(groups) = &mut groups {
+            let mut ready = self.ready.clone();
+            ready.sort_unstable();
+            for (rv, slot) in ready {
+                groups.enter(slot, rv, None);
+            }
+            for (turn, slot) in &self.ranked {
+                groups.enter(*slot, turn.rv, Some(*turn));
+            }
+        }
         Schedule {
+            groups,
             order: Order::collect(self.ready, self.ranked),
             delayed: self.delayed.into_iter().map(|entry| (entry, ())).collect(),
             windows: self.windows.into_iter().map(|entry| (entry, ())).collect(),

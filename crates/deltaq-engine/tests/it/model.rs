@@ -16,6 +16,7 @@ use deltaq_types::{Mode, PauseReason};
 
 mod debounce;
 mod events;
+mod groups;
 mod leases;
 mod limits;
 mod objects;
@@ -272,6 +273,7 @@ pub(crate) struct Model {
     pub(crate) jobs: Vec<replace::ReplaceJob>,
     pub(crate) committed: u64,
     bucket: Option<BucketLevel>,
+    pub(crate) groups: groups::Groups,
     /// See the module `limits`.
     arrival: u128,
     /// The time of the latest command.
@@ -307,6 +309,7 @@ impl Model {
             jobs: Vec::new(),
             committed: u64::MAX,
             bucket: None,
+            groups: groups::Groups::default(),
             arrival: 0,
             now: 0,
             next_resync,
@@ -396,6 +399,7 @@ impl Model {
         }
         if item.failures == 0 {
             self.items.remove(key);
+            self.leave_group(key);
         }
         self.keep_room(key);
     }
@@ -524,7 +528,7 @@ impl Model {
         if old_period(&self.config) != old_period(config) {
             self.next_resync = config.resync_period.map(|period| at + micros(period));
         }
-        self.change_rate(config.rate, at);
+        self.change_limits(config, at);
         if self.config.version != config.version {
             self.jobs.iter_mut().for_each(|job| job.versions_decide = false);
             self.remembered.clear();
@@ -585,9 +589,7 @@ impl Item {
         match &mut self.place {
             Place::Idle => self.place = Place::Ready(ReadyPosition { rv, since: at, added: at }),
             Place::Ready(_) => {}
-            Place::Leased(lease) => {
-                lease.new_change.get_or_insert(at);
-            }
+            Place::Leased(lease) => lease.new_change = lease.new_change.or(Some(at)),
             Place::Parked => {
                 self.place = Place::Ready(ReadyPosition { rv, since: at, added: at });
                 self.failures = 0;

@@ -28,6 +28,7 @@ use deltaq_types::Mode;
 mod debounce;
 mod events;
 mod freshness;
+mod groups;
 mod leases;
 mod limits;
 mod memory;

@@ -1,6 +1,7 @@
 //! A run: some keys of a queue at a checkpoint, as a JSON array.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use deltaq_engine::delta::Delta;
 use deltaq_engine::id::{Rv, Slot, Source};
@@ -58,6 +59,9 @@ struct Entry<'a> {
     /// Deltas that are not leased, oldest first.
     #[serde(default, skip_serializing_if = "<[Delta]>::is_empty")]
     waiting: Cow<'a, [Delta]>,
+    /// The name of the key's group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    group: Option<Cow<'a, Arc<str>>>,
     /// Deltas that a worker holds, oldest first.
     #[serde(default, skip_serializing_if = "<[Delta]>::is_empty")]
     leased: Cow<'a, [Delta]>,
@@ -87,7 +91,8 @@ pub struct NewRun {
 impl NewRun {
     /// Adds a key at its slot. `shares` says whether the queue shares its large objects with others.
     pub fn add_key(&mut self, slot: Slot, state: &KeyState, shares: bool) {
-        let KeyState { key, rv, known, waiting, leased, schedule_state, initial_pending, latest_rv } = state;
+        let KeyState { key, rv, known, waiting, leased, schedule_state, initial_pending, latest_rv, group } =
+            state;
         let latest_rv = Some(*latest_rv).filter(|rv| *rv != newest_rv(known.as_ref(), waiting, leased));
         let earlier_texts = self.texts.len();
         let mut texts = shares.then_some(&mut self.texts);
@@ -109,6 +114,7 @@ impl NewRun {
             schedule: Cow::Borrowed(schedule_state),
             latest_rv,
             initial_pending: *initial_pending,
+            group: group.as_ref().map(Cow::Borrowed),
             waiting,
             leased,
         });
@@ -125,6 +131,7 @@ impl NewRun {
             schedule: Cow::default(),
             latest_rv: None,
             initial_pending: None,
+            group: None,
             waiting: Cow::default(),
             leased: Cow::default(),
         });
@@ -226,6 +233,9 @@ fn read(entry: Entry<'static>, texts: &[SharedText], names: &mut Names) -> Resul
     }
     let latest_rv = entry.latest_rv.unwrap_or_else(|| newest_rv(known.as_ref(), &waiting, &leased));
     let (rv, initial_pending) = (entry.rv, entry.initial_pending);
-    let state = KeyState { key, rv, latest_rv, known, waiting, leased, schedule_state, initial_pending };
+    let mut group = entry.group.map(Cow::into_owned);
+    names.share_some(group.as_mut());
+    let state =
+        KeyState { key, rv, latest_rv, known, waiting, leased, schedule_state, initial_pending, group };
     Ok(RunEntry::Key(slot, state))
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use deltaq_engine::Queue;
 use deltaq_engine::explain::Explanation;
+use deltaq_engine::groups::{GroupList, GroupSort};
 use deltaq_engine::id::{Rv, Slot, Source, Token};
 use deltaq_engine::key::Key;
 use deltaq_engine::schedule::{Place, Turn};
@@ -140,7 +141,8 @@ impl Handle {
         };
         let item = self.read(|queue, moment| {
             let entry = queue.table().get(key.as_str()).filter(is_item);
-            (entry.map(|entry| (entry.state(), moment)), queue.resource_version())
+            let group = queue.table().find(key.as_str()).and_then(|slot| queue.group_of(slot));
+            (entry.map(|entry| (entry.state(group), moment)), queue.resource_version())
         });
         item.await
     }
@@ -160,7 +162,8 @@ impl Handle {
         };
         let item = self.read(|queue, moment| {
             let entry = queue.table().get(key.as_str()).filter(is_listed);
-            (entry.map(|entry| (entry.state(), moment)), queue.resource_version())
+            let group = queue.table().find(key.as_str()).and_then(|slot| queue.group_of(slot));
+            (entry.map(|entry| (entry.state(group), moment)), queue.resource_version())
         });
         item.await
     }
@@ -185,6 +188,14 @@ impl Handle {
         limit: PageLimit,
     ) -> Result<ListPage<ViewObject, Key>, Error> {
         self.read(|queue, moment| view_page(queue, view, filter, after.as_deref(), limit, moment)).await
+    }
+
+    /// The first groups, and the queue's newest event; `None` without the setting `groups`.
+    ///
+    /// # Errors
+    /// Same as [`items`](Self::items).
+    pub async fn groups(&self, sort: GroupSort, most: usize) -> Result<(Option<GroupList>, Rv), Error> {
+        self.read(|queue, moment| (queue.groups(moment.now, sort, most), queue.resource_version())).await
     }
 
     /// The sources after the name `after`, in the order of names.
@@ -294,7 +305,7 @@ fn item_page(
             if let Some(entry) = queue.table().at(slot).filter(|entry| filter.includes(entry, state)) {
                 let deltas = entry.waiting.len() + entry.leased.len();
                 bytes += entry.waiting.bytes() + entry.leased.bytes() + deltas * DELTA_BYTES;
-                entries.push(entry.state());
+                entries.push(entry.state(queue.group_of(slot)));
             }
             next = Some(position);
         }

@@ -1,11 +1,12 @@
 //! The parameters of a run: the queues, the callers, the readers and followers, and the sizes of the writer's steps.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq_engine::command::How;
-use deltaq_engine::config::{Config, Debounce, Order, OrderValue};
+use deltaq_engine::config::{Config, Debounce, GroupBy, GroupRules, Order, OrderValue};
 use deltaq_engine::feed::TombstoneLimits;
 use deltaq_engine::follow::Follow;
 use deltaq_engine::pointer::Pointer;
@@ -214,6 +215,13 @@ fn limits(rng: &mut Rng) -> (Option<u64>, Option<Rate>) {
     if rng.u8(..3) == 0 { (most, rate) } else { (None, None) }
 }
 
+/// The groups of every third queue, by sources or, in mode keys, by the beginnings of keys.
+fn groups(rng: &mut Rng, mode: Mode) -> Option<Arc<GroupRules>> {
+    let by = if mode == Mode::Keys { GroupBy::KeyPrefix("1".into()) } else { GroupBy::Source };
+    let max_leased = rng.bool().then(|| rng.u64(1..3));
+    (rng.u8(..3) == 0).then(|| Arc::new(GroupRules { by, max_leased, overrides: BTreeMap::new() }))
+}
+
 fn setup(rng: &mut Rng, index: usize) -> Setup {
     let modes = [Mode::Delta, Mode::Delta, Mode::Latest, Mode::Keys, Mode::Events];
     let mode = *rng.choice(&modes).unwrap_or(&Mode::Delta);
@@ -237,9 +245,10 @@ fn setup(rng: &mut Rng, index: usize) -> Setup {
     let debounce = debounce(&mut Rng::with_seed(!rng.get_seed())).filter(|_| mode != Mode::Events);
     let order = order(&mut Rng::with_seed(rng.get_seed().rotate_left(32)));
     let (max_leased, rate) = limits(&mut Rng::with_seed(rng.get_seed().rotate_left(16)));
+    let groups = groups(&mut Rng::with_seed(!rng.get_seed().rotate_left(16)), mode);
     Setup {
         name,
-        config: Arc::new(Config { debounce, order, max_leased, rate, ..config }),
+        config: Arc::new(Config { debounce, order, groups, max_leased, rate, ..config }),
         keys: if rng.u8(..6) == 0 { rng.usize(10..40) } else { rng.usize(1..10) },
     }
 }

@@ -34,6 +34,7 @@ fn lists_are_filtered_and_limited() {
         workers.lines().nth(1).is_some_and(|line| line.starts_with("me") && line.contains(" 2 ")),
         "{workers}"
     );
+    assert_eq!(names(&server, &["groups", "shop", "--sort", "leased"]), [""; 0]);
     assert_eq!(names(&server, &["items", "shop", "--state", "delayed"]), ["late"]);
     let leases = names(&server, &["pop", "shop", "--max", "5", "--id", "once"]);
     assert_eq!(names(&server, &["pop", "shop", "--max", "5", "--id", "once"]), leases);

@@ -329,6 +329,7 @@ class Queue:
     history = _method(calls.history)
     sources = _method(calls.sources)
     workers = _method(calls.workers)
+    groups = _method(calls.groups)
     indexes = _method(calls.indexes)
     index_values = _method(calls.index_values)
     synced = _method(calls.synced)

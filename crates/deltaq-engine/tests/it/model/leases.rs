@@ -122,7 +122,7 @@ impl Model {
             return Ok(items);
         }
         let mut left = max_bytes;
-        for key in self.ready() {
+        while let Some(key) = self.next_ready() {
             let item = &self.items[key];
             let known = item.known.filter(|_| with_known).map_or(0, |known| bytes_of(known.content));
             let delivered = if self.is_events() { 1 } else { item.waiting.len() };
@@ -143,9 +143,10 @@ impl Model {
                 break;
             }
             left = left.saturating_sub(size);
-            self.lease(now, key, lease, worker, id);
+            self.lease(now, key, (lease, items.len()), worker, id);
             items.push(self.delivered_item(key).with_known(with_known));
         }
+        self.note_full_groups(items.len() < max);
         Ok(items)
     }
 
@@ -153,13 +154,14 @@ impl Model {
         &mut self,
         now: Micros,
         key: Name,
-        lease: Option<Duration>,
+        (lease, nth): (Option<Duration>, usize),
         worker: Option<&'static str>,
         pop_id: Option<&'static str>,
     ) {
         let deadline = now + micros(lease.unwrap_or(self.config.lease));
         let (token, at) = self.event(now);
         self.note_delivery(at);
+        self.charge(token, key, nth, at);
         let (keys_mode, events) = (self.is_keys(), self.is_events());
         let item = self.item(key);
         let Place::Ready(former) = item.place else { panic!("{key} is not ready") };
@@ -252,6 +254,7 @@ impl Model {
             self.remember_acknowledged(now, key);
         }
         let (rv, at) = self.event(now);
+        self.discharge(token, at, true);
         match how {
             How::Ack | How::Hold { acks: true, .. } => self.ack(key, (rv, at), true),
             How::Done { .. } => self.ack(key, (rv, at), false),
@@ -504,6 +507,7 @@ impl Model {
     pub(super) fn expire(&mut self, key: Name) {
         let lease = self.items[key].lease().expect("only a lease expires").clone();
         let stamp = self.event(lease.deadline);
+        self.discharge(lease.token, stamp.1, true);
         self.fail(key, stamp, lease.deadline, (None, false), Some("lease expired".into()));
         self.tidy(key);
         self.outcomes.insert(lease.token, Outcome::Expired);
@@ -519,7 +523,8 @@ impl Model {
                 self.hit("an undelivered lease stays with its worker");
                 continue;
             }
-            self.event(now);
+            let (_, at) = self.event(now);
+            self.discharge(*token, at, false);
             let lease = self.take_lease(key);
             self.return_deltas(key);
             let item = self.item(key);
@@ -557,6 +562,8 @@ impl Model {
 
     /// After a restart, each lease lasts at least its full length from now on.
     pub(super) fn renew_leases(&mut self, now: Micros) {
+        self.skip_worker_time(now);
+        self.event(now);
         let mut leases: Vec<(u64, Name)> =
             self.items.iter().filter_map(|(key, item)| Some((item.lease()?.token, *key))).collect();
         leases.sort_unstable();

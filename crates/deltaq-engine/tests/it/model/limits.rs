@@ -1,6 +1,8 @@
 //! The limits of a queue. The rate is kept as the theoretical arrival time of the next key, as the generic cell rate algorithm has it.
 
+use super::groups::Groups;
 use super::{Item, Micros, Model};
+use deltaq_engine::config::Config;
 use deltaq_engine::rate::Rate;
 use deltaq_types::PauseReason;
 
@@ -12,7 +14,7 @@ impl Model {
     /// Whether a pop gets a key at `now`.
     pub(crate) fn delivers(&self, now: Micros) -> bool {
         let from = self.rate_lets_through().max(self.held_until);
-        self.count(Item::is_ready) > 0 && !self.paused && !self.is_full() && from <= now
+        self.next_ready().is_some() && !self.paused && !self.is_full() && from <= now
     }
 
     /// Whether workers hold as many keys as they may.
@@ -31,7 +33,7 @@ impl Model {
     /// When the hold ends and the rate lets the next key through, if a key waits only for that.
     pub(crate) fn next_delivery(&self) -> Option<Micros> {
         let at = self.rate_lets_through().max(self.held_until);
-        let waits = self.count(Item::is_ready) > 0 && !self.paused && !self.is_full();
+        let waits = self.next_ready().is_some() && !self.paused && !self.is_full();
         (waits && at > self.now).then_some(at)
     }
 
@@ -81,8 +83,16 @@ impl Model {
         self.arrival = self.arrival.max(units(rate, at)) + KEY;
     }
 
+    /// The limits and the groups change.
+    pub(super) fn change_limits(&mut self, config: &Config, at: Micros) {
+        self.change_rate(config.rate, at);
+        if config.groups.is_none() {
+            self.groups = Groups::default();
+        }
+    }
+
     /// What the queue owes stays if its rate changes.
-    pub(super) fn change_rate(&mut self, next: Option<Rate>, at: Micros) {
+    fn change_rate(&mut self, next: Option<Rate>, at: Micros) {
         if self.config.rate == next {
             return;
         }

@@ -395,6 +395,7 @@ impl Model {
             None => item.wake((rv, at)),
         }
         self.join(key, new.start, &before, (rv, at));
+        self.regroup(at, key, new.content, new.source.or(new.owner));
         if debounce.is_some() {
             self.hit(match before.place {
                 Place::Leased(_) => "a debounced change during a lease",

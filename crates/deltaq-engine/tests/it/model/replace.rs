@@ -327,7 +327,6 @@ impl Model {
         (self.resync_due, self.now) = (false, now);
         // The number before the first one of the life: the floor, or a distance while the clock is behind.
         self.rv += if ahead == 0 { (1 << 20) + life - 1 } else { ahead };
-        self.event(now);
         self.renew_leases(now);
         let began = |job: &&ReplaceJob| matches!(job.phase, Phase::Items { .. } | Phase::Missing);
         if let Some(job) = jobs.iter().find(began) {
@@ -533,7 +532,8 @@ impl Model {
 
     fn add_to_initial_list(&mut self, job: &ReplaceJob, key: Name) {
         if job.first {
-            self.item(key).initial_pending = Some(self.rv);
+            let pending = self.item(key).waiting.last().map(|delta| delta.rv);
+            self.item(key).initial_pending = pending;
             self.hit("the first Replace adds a pending key");
         }
     }

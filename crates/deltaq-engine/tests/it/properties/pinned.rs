@@ -22,6 +22,7 @@ const PLAIN: Setup = Setup {
     debounce: None,
     order: 0,
     limits: 0,
+    groups: 0,
     resync_period: None,
     max_keys: 1_000,
     max_object_bytes: 1_000,

@@ -12,7 +12,7 @@ use crate::model::{Content, Label, Micros, ModelCall, ModelReplace, Name, OBJECT
 mod setup;
 
 pub(crate) use setup::Setup;
-use setup::{LIMITS, ORDERS};
+use setup::{GROUPS, LIMITS, ORDERS};
 
 pub(crate) const KEYS: [Name; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 pub(crate) const SOURCES: [&str; 2] = ["erp", "shop"];
@@ -71,6 +71,7 @@ pub(crate) enum Change {
     Version(bool),
     Order(u8),
     Limits(u8),
+    Groups(u8),
 }
 
 #[derive(Clone, Debug)]
@@ -413,6 +414,9 @@ impl Generator {
         }
         if self.limits.u8(..6) == 0 {
             return Change::Limits(self.limits.u8(..LIMITS));
+        }
+        if self.limits.u8(..6) == 0 {
+            return Change::Groups(self.limits.u8(..GROUPS));
         }
         if self.versions.u8(..8) == 0 {
             return Change::Version(self.versions.u8(..3) > 0);

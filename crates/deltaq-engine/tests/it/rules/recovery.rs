@@ -488,7 +488,7 @@ fn misfits() -> [(u64, EventKind, &'static str); 10] {
     let a = || key("a");
     let (deadline, counts) = (Time::from_micros(9), ReplaceCounts::default());
     let ended = ReplaceEnded { source: None, first: false, aborted: false, counts };
-    let leased = Leased { key: key("b"), deadline, worker: None, pop_id: None };
+    let leased = Leased { key: key("b"), deadline, worker: None, pop_id: None, charged: None };
     [
         (1, EventKind::Paused, "its number does not follow that of the event before"),
         (3, EventKind::Paused, "its number does not follow that of the event before"),

@@ -1,6 +1,9 @@
 //! The settings of a queue, as the scripts write them.
 
-use deltaq_engine::config::{Config, Debounce};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use deltaq_engine::config::{Config, Debounce, GroupBy, GroupRules};
 use deltaq_engine::object::Ignored;
 use deltaq_engine::pointer::Pointer;
 use deltaq_engine::rate::Rate;
@@ -44,6 +47,7 @@ pub(super) fn configured(config: &Config, options: &Options) -> Config {
             "order" => config.order = order(value),
             "max_leased" => config.max_leased = if value == "null" { None } else { options.number(name) },
             "rate" => config.rate = rate(value),
+            "groups" => config.groups = groups(value),
             "ignore" => {
                 let pointers: Vec<String> = value.split(',').map(str::to_owned).collect();
                 config.ignored = Ignored::new(&pointers).expect("pointers");
@@ -52,6 +56,36 @@ pub(super) fn configured(config: &Config, options: &Options) -> Config {
         }
     }
     config
+}
+
+/// The setting in the form of scripts: `/p`, `source` or `prefix:/`, and then `max_leased=2`, `acme:weight=5` or `acme:max_leased=1`, or
+/// `none`.
+fn groups(value: &str) -> Option<Arc<GroupRules>> {
+    let mut parts = value.split(',');
+    let by = match parts.next()? {
+        "none" => return None,
+        "source" => GroupBy::Source,
+        by => match by.strip_prefix("prefix:") {
+            Some(end) => GroupBy::KeyPrefix(end.into()),
+            None => GroupBy::Pointer(Pointer::parse(by, false).expect("a pointer")),
+        },
+    };
+    let mut rules = GroupRules { by, max_leased: None, overrides: BTreeMap::new() };
+    for part in parts {
+        let (name, number) = part.split_once('=').expect("a number");
+        let number = || number.parse().expect("a number");
+        match name.split_once(':') {
+            None => rules.max_leased = Some(number()),
+            Some((group, name)) => {
+                let own = rules.overrides.entry(group.into()).or_default();
+                match name {
+                    "weight" => own.weight = u32::try_from(number()).ok(),
+                    _ => own.max_leased = Some(number()),
+                }
+            }
+        }
+    }
+    Some(Arc::new(rules))
 }
 
 /// The setting in the form of scripts: `0.5,burst=3`, or `none`.

@@ -8,8 +8,8 @@ use deltaq_engine::LastReplace;
 use deltaq_engine::command::Outcome;
 use deltaq_engine::delta::{Delta, DeltaKind, Provenance};
 use deltaq_engine::event::{
-    Appended, Disposition, Due, Ending, Event, EventKind, Failure, Leased, Origin, Queued, ReplaceCounts,
-    ReplaceEnded, ViewChanges,
+    Appended, Charged, Disposition, Due, Ending, Event, EventKind, Failure, Leased, Origin, Queued,
+    ReplaceCounts, ReplaceEnded, ViewChanges,
 };
 use deltaq_engine::follow::{FollowPhase, FollowPosition};
 use deltaq_engine::id::{Rv, Sequence, Token};
@@ -22,8 +22,8 @@ use deltaq_engine::object_version::ObjectVersion;
 use deltaq_engine::rate::RateDebt;
 use deltaq_engine::rate_limit::BucketLevel;
 use deltaq_engine::schedule::{
-    Backoff, Delay, EventId, HeadStart, Lease, NotBefore, OpenWindow, Place, ReadyPosition, ScheduleState,
-    Window,
+    Backoff, Delay, EventId, GroupAccount, GroupLease, GroupsState, HeadStart, Lease, NotBefore, OpenWindow,
+    Place, ReadyPosition, ScheduleState, Window,
 };
 use deltaq_engine::snapshot::{
     KeyState, QueueState, RememberedVersion, SettledLeases, SourceHistory, SourceRecord,
@@ -168,6 +168,8 @@ impl Dice {
             deadline: self.time(),
             worker: self.maybe(Self::name),
             pop_id: self.maybe(Self::text),
+            charged: self
+                .maybe(|dice| Box::new(Charged { group: dice.maybe(Self::text), nth: dice.0.u32(..3) })),
         }
     }
 
@@ -187,7 +189,7 @@ impl Dice {
     }
 
     fn event_kind(&mut self) -> EventKind {
-        match self.0.u32(0..29) {
+        match self.0.u32(0..30) {
             0 => EventKind::Appended(self.appended()),
             1 => EventKind::Queued(Queued {
                 key: self.key(),
@@ -227,6 +229,7 @@ impl Dice {
             },
             21 => EventKind::ReplaceStarted { source: self.maybe(Self::name), first: self.0.bool() },
             22 => EventKind::Followed { position: self.follow_position() },
+            28 => EventKind::Grouped { key: self.key(), group: self.maybe(Self::text) },
             25 => EventKind::Held { until: self.time() },
             27 => EventKind::PausedItself { reason: self.pause_reason() },
             24 => EventKind::Renumbered { source: self.name(), sequence: self.maybe(Self::number) },
@@ -336,6 +339,31 @@ impl Dice {
         ViewChanges { latest: passage(), known: passage() }
     }
 
+    fn groups_state(&mut self) -> GroupsState {
+        GroupsState {
+            system: self.parts(),
+            mean_us: self.maybe(Self::number),
+            accounts: self.list(|dice| GroupAccount {
+                group: dice.maybe(Self::text),
+                virtual_time: dice.parts(),
+                mean_us: dice.maybe(Self::number),
+            }),
+            leases: self.list(|dice| GroupLease {
+                token: dice.token(),
+                group: dice.maybe(Self::text),
+                since: dice.time(),
+                charged: dice.parts(),
+                first: dice.token(),
+            }),
+            pops: self.list(|dice| (dice.token(), dice.0.u32(..))),
+        }
+    }
+
+    /// A virtual time, which has more bits than other numbers.
+    fn parts(&mut self) -> u128 {
+        self.0.u128(..) >> self.0.u32(..128)
+    }
+
     fn key_state(&mut self) -> KeyState {
         KeyState {
             key: self.key(),
@@ -350,6 +378,7 @@ impl Dice {
             leased: self.list(Self::delta),
             schedule_state: self.schedule_state(),
             initial_pending: self.maybe(Self::rv),
+            group: self.maybe(Self::text),
         }
     }
 
@@ -419,6 +448,7 @@ impl Dice {
             settled: self.settled(),
             bucket: self.maybe(|dice| BucketLevel { tokens: dice.float(), at: dice.time() }),
             debt: RateDebt { owed: self.number(), at: self.time() },
+            groups: self.maybe(|dice| Box::new(dice.groups_state())),
             next_resync: self.maybe(Self::time),
             last_replace: self.maybe(Self::last_replace),
             followed: self.maybe(Self::follow_position),

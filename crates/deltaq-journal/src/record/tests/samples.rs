@@ -1,5 +1,7 @@
 //! One value of every kind, with and without its optional fields.
 
+mod groups;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -137,7 +139,7 @@ pub(super) fn endings() -> Vec<Ending> {
 pub(super) fn kinds() -> Vec<EventKind> {
     let erp: Source = "erp".into();
     let object = Object::from_valid("{}");
-    let leased = Leased { key: key(), deadline: at(60), worker: None, pop_id: None };
+    let leased = Leased { key: key(), deadline: at(60), worker: None, pop_id: None, charged: None };
     let queued = Queued { key: key(), due: None, rate_limited: false, head_start: HeadStart::NONE };
     let ended = ReplaceEnded { source: None, first: false, aborted: true, counts: ReplaceCounts::default() };
     let mut kinds = appends();
@@ -153,7 +155,7 @@ pub(super) fn kinds() -> Vec<EventKind> {
         refreshed(Provenance::default()),
         refreshed(Provenance::new(Some(erp.clone()), Some(erp.clone()), None)),
         EventKind::Leased(leased.clone()),
-        EventKind::Leased(Leased { worker: Some("worker-1".into()), pop_id: Some("p-77".into()), ..leased }),
+        EventKind::Leased(groups::leased(leased)),
         EventKind::Extended { key: key(), deadline: at(90) },
     ]);
     kinds.extend(endings().into_iter().map(|ending| EventKind::Settled {
@@ -203,6 +205,7 @@ pub(super) fn kinds() -> Vec<EventKind> {
         EventKind::Renumbered { source: "erp".into(), sequence: Some(7) },
         EventKind::Renumbered { source: "erp".into(), sequence: None },
     ]);
+    kinds.extend(groups::kinds());
     kinds
 }
 
@@ -274,6 +277,7 @@ pub(super) fn full_config() -> Config {
             initial_list: Some(HeadStart::from_micros(-600_000_000)),
             resync: Some(HeadStart::from_micros(300_000_000)),
         }),
+        groups: Some(groups::rules()),
         max_leased: Some(200),
         rate: Rate::new(0.5, 300),
         resync_period: Some(Duration::from_hours(36)),
@@ -355,6 +359,7 @@ pub(super) fn key_states() -> Vec<KeyState> {
         leased: Vec::new(),
         schedule_state: ScheduleState::default(),
         initial_pending: None,
+        group: None,
     };
     let with = |place| KeyState {
         schedule_state: ScheduleState::new(place, 0, 0, Backoff::default()),
@@ -400,6 +405,7 @@ pub(super) fn key_states() -> Vec<KeyState> {
             ..with(Place::Ready(turn))
         },
         KeyState { latest_rv: Rv::new(37), ..plain.clone() },
+        KeyState { group: Some("acme".into()), ..plain },
     ]
 }
 
@@ -448,6 +454,7 @@ fn new_queue_state() -> QueueState {
         settled: SettledLeases::default(),
         bucket: None,
         debt: RateDebt::default(),
+        groups: None,
         next_resync: None,
         last_replace: None,
         followed: None,
@@ -502,6 +509,7 @@ pub(super) fn queue_states() -> Vec<QueueState> {
         settled,
         bucket: Some(BucketLevel { tokens: -0.1 - 0.2, at: at(41) }),
         debt: RateDebt { owed: 1_500_000_000, at: at(40) },
+        groups: Some(Box::new(groups::state())),
         next_resync: Some(at(129_600)),
         sources: source_histories(&replace),
         followed: Some(position(FollowPhase::List { since: Rv::new(30) })),

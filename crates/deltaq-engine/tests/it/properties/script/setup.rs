@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use deltaq_engine::config::{Config, Debounce, Order, OrderValue};
+use deltaq_engine::config::{Config, Debounce, GroupBy, GroupOverride, GroupRules, Order, OrderValue};
 use deltaq_engine::object::Ignored;
 use deltaq_engine::pointer::Pointer;
 use deltaq_engine::rate::Rate;
@@ -32,6 +32,8 @@ pub(crate) struct Setup {
     pub(crate) order: u8,
     /// The number of the settings of the limits.
     pub(crate) limits: u8,
+    /// The number of the settings of the groups.
+    pub(crate) groups: u8,
     pub(crate) resync_period: Option<Micros>,
     pub(crate) max_keys: usize,
     pub(crate) max_object_bytes: usize,
@@ -76,6 +78,7 @@ impl Setup {
             order: order(self.order),
             max_leased: limits(self.limits).0,
             rate: limits(self.limits).1,
+            groups: groups(self.groups),
             resync_period: self.resync_period.map(Duration::from_micros),
             max_keys: self.max_keys,
             max_object_bytes: self.max_object_bytes,
@@ -115,6 +118,7 @@ impl Setup {
             }),
             order: if debounces.bool() { 0 } else { debounces.u8(..ORDERS) },
             limits: if chosen.bool() { 0 } else { chosen.u8(..LIMITS) },
+            groups: if chosen.bool() { 0 } else { chosen.u8(..GROUPS) },
             resync_period: (rng.u8(..4) == 0).then(|| rng.u64(500..5_000)),
             max_keys: if rng.u8(..3) == 0 { rng.usize(3..8) } else { 1_000 },
             max_object_bytes: if rng.u8(..8) == 0 { 30 } else { 1_000 },
@@ -164,4 +168,19 @@ fn limits(number: u8) -> (Option<u64>, Option<Rate>) {
         4 => (None, rate(1_000_000_000, 4)),
         _ => (Some(2), rate(7_000_003, 3)),
     }
+}
+
+/// Number of settings of the groups.
+pub(super) const GROUPS: u8 = 4;
+
+fn groups(number: u8) -> Option<Arc<GroupRules>> {
+    let own = |name: &str, weight, max_leased| (Arc::from(name), GroupOverride { weight, max_leased });
+    let by_value = || GroupBy::Pointer(pointer("/v"));
+    let (by, max_leased, overrides) = match number {
+        0 => return None,
+        1 => (by_value(), None, vec![own("2", Some(3), None), own("x", Some(7), Some(1))]),
+        2 => (GroupBy::Source, Some(1), vec![own("", None, Some(2)), own("erp", Some(5), None)]),
+        _ => (by_value(), Some(2), vec![own("", Some(2), None), own("1", None, Some(1))]),
+    };
+    Some(Arc::new(GroupRules { by, max_leased, overrides: overrides.into_iter().collect() }))
 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use deltaq_engine::config::{AdmissionText, Config, Debounce, Follow, Order, OrderValue};
+use deltaq_engine::config::{
+    AdmissionText, Config, Debounce, Follow, GroupBy, GroupOverride, GroupRules, Order, OrderValue,
+};
 use deltaq_engine::index_settings::IndexSettings;
 use deltaq_engine::key::KeySpec;
 use deltaq_engine::object::{ArrayKeys, Ignored};
@@ -91,6 +93,9 @@ impl Dice {
             rate_limiter: self.rate_limiter(),
             debounce: debounce.filter(|_| mode != Mode::Events),
             order: self.maybe(Self::order),
+            groups: self
+                .maybe(|dice| Arc::new(dice.groups()))
+                .filter(|groups| mode != Mode::Keys || matches!(groups.by, GroupBy::KeyPrefix(_))),
             max_leased: self.maybe(|dice| dice.0.u64(1..=1_000_000_000)),
             rate: self.maybe(|dice| Rate {
                 per_1000_seconds: dice.0.u64(1..=1_000_000_000),
@@ -113,6 +118,21 @@ impl Dice {
             follow: self.maybe(|dice| Arc::new(dice.follow())),
             push: self.maybe(|dice| Arc::new(dice.push())),
         }
+    }
+
+    fn groups(&mut self) -> GroupRules {
+        let by = match self.0.u8(..3) {
+            0 => GroupBy::Source,
+            1 => GroupBy::Pointer(Pointer::parse("/tenant", false).expect("a pointer")),
+            _ => GroupBy::KeyPrefix("/".into()),
+        };
+        let own = |dice: &mut Self| {
+            let weight = dice.maybe(|dice| dice.0.u32(1..=1_000));
+            let max_leased = dice.maybe(|dice| dice.0.u64(1..=1_000_000_000));
+            ((*dice.text()).into(), GroupOverride { weight, max_leased })
+        };
+        let overrides = self.list(own).into_iter().collect();
+        GroupRules { by, max_leased: self.maybe(|dice| dice.0.u64(1..=1_000_000_000)), overrides }
     }
 
     fn order(&mut self) -> Order {

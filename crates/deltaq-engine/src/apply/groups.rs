@@ -1,0 +1,81 @@
+//! Applying what concerns the groups of a queue.
+
+use std::sync::Arc;
+
+use crate::config::GroupRules;
+use crate::event::{Charged, Ending};
+use crate::id::{Rv, Slot, Token};
+use crate::schedule::{Groups, Place, Schedule, ScheduleState};
+use crate::state::State;
+use crate::time::Time;
+
+impl State {
+    /// Charges the group of a key that is leased.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn charge(&mut self, charged: &Charged, at: Time) {
+        if let Some(groups) = &mut self.schedule.groups {
+            groups.lease(Token::new(self.rv), charged.group.as_ref(), charged.nth, at);
+        }
+    }
+
+    /// Ends the charge for a lease.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn settle_charge(&mut self, token: Token, ending: &Ending, at: Time) {
+        if let Some(groups) = &mut self.schedule.groups {
+            groups.settle(token, at, ending.outcome().is_some());
+        }
+    }
+
+    /// Applies the setting `groups`. Without it before, all keys belong to the group without a name until their next change.
+    pub(super) fn change_groups(&mut self, rules: Option<&Arc<GroupRules>>) {
+        match (&mut self.schedule.groups, rules) {
+            (groups, None) => *groups = None,
+            (Some(groups), Some(rules)) => groups.configure(rules),
+            (None, Some(rules)) => {
+                let mut groups = Groups::new(rules.clone(), self.schedule.order().clone());
+                // In a replay, some keys have got a group after this event.
+                for (slot, changed, group) in &self.restored_groups {
+                    let entry = self.table.at(*slot).filter(|_| *changed > self.rv);
+                    if let Some(entry) = entry {
+                        groups.assign(*slot, Some(group), entry.schedule_state.ready_turn());
+                    }
+                }
+                self.schedule.groups = Some(Box::new(groups));
+            }
+        }
+    }
+
+    /// Begins a life. No worker could reach the queue since its last event. A replay may go on behind it, with keys in a later state.
+    pub(super) fn recover_groups(&mut self, rv: Rv, at: Time) {
+        self.restored_groups.retain(|(_, changed, _)| *changed > rv);
+        if let Some(groups) = &mut self.schedule.groups {
+            groups.skip(at.since(self.last_at));
+        }
+    }
+}
+
+impl Schedule {
+    /// Moves a key to another group. The key keeps its arrival.
+    pub(super) fn regroup(&mut self, slot: Slot, state: &ScheduleState, group: Option<&Arc<str>>) {
+        if let Some(groups) = &mut self.groups {
+            groups.assign(slot, group, state.ready_turn());
+        }
+    }
+
+    /// The name of a key's group; `None` for the group without a name, and in a queue without groups.
+    pub(crate) fn group_of(&self, slot: Slot) -> Option<&Arc<str>> {
+        self.groups.as_deref()?.of(slot).name.as_ref()
+    }
+}
+
+impl ScheduleState {
+    /// The place of a ready key in the order.
+    fn ready_turn(&self) -> Option<(Rv, Option<crate::schedule::Turn>)> {
+        match self.place {
+            Place::Ready(position) => Some((position.rv, self.turn())),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! What callers see of the groups of a queue, and which group a change puts its key into.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::config::GroupAfter;
+use super::event::{Appended, Event, EventKind, Queued};
+use super::id::{Slot, Source};
+use super::limits::GROUPS_MAX;
+use super::queue::Queue;
+use super::schedule::{Group, Groups, Order};
+use super::state::State;
+use super::time::Time;
+
+/// One group of a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupStatus {
+    /// The group; `None` for the group without a name.
+    pub name: Option<Arc<str>>,
+    /// Number of ready keys.
+    pub ready: usize,
+    /// Number of leases that count for the group.
+    pub leased: usize,
+    /// How long its first ready key has been ready.
+    pub oldest_ready_age: Option<Duration>,
+    /// The weight.
+    pub weight: u32,
+    /// Maximum number of leases.
+    pub max_leased: Option<u64>,
+    /// Whether workers hold as many keys of the group as they may.
+    pub is_full: bool,
+}
+
+/// By what groups are sorted. The largest value comes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GroupSort {
+    /// The age of the first ready key.
+    #[default]
+    Wait,
+    /// The number of ready keys.
+    Ready,
+    /// The number of leases.
+    Leased,
+}
+
+/// The groups of a queue: the first ones, and counts of all of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupList {
+    /// The first groups.
+    pub groups: Vec<GroupStatus>,
+    /// Number of all groups, including the one without a name.
+    pub count: usize,
+    /// The sum of the weights of all groups that a pop may get a key of.
+    pub weights: u64,
+}
+
+/// What explains the turn of a key's group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupTurn {
+    /// The group; `None` for the group without a name.
+    pub name: Option<Arc<str>>,
+    /// The weight.
+    pub weight: u32,
+    /// The sum of the weights of all groups that a pop may get a key of, including this one.
+    pub weights: u64,
+    /// Whether workers hold as many keys of the group as they may.
+    pub is_full: bool,
+}
+
+impl Queue {
+    /// The first groups of a queue; `None` without the setting `groups`.
+    #[must_use]
+    pub fn groups(&self, now: Time, sort: GroupSort, most: usize) -> Option<GroupList> {
+        let groups = self.state().schedule.groups.as_deref()?;
+        let mut all: Vec<GroupStatus> = groups.all().map(|group| self.group_status(now, group)).collect();
+        let count = all.len();
+        all.sort_by(|a, b| {
+            let value = |group: &GroupStatus| match sort {
+                GroupSort::Wait => group.oldest_ready_age.map(|age| age.as_micros()),
+                GroupSort::Ready => Some(group.ready as u128),
+                GroupSort::Leased => Some(group.leased as u128),
+            };
+            value(b).cmp(&value(a)).then_with(|| a.name.cmp(&b.name))
+        });
+        all.truncate(most);
+        Some(GroupList { groups: all, count, weights: groups.weights() })
+    }
+
+    fn group_status(&self, now: Time, group: &Group) -> GroupStatus {
+        let first = group.order.first_by_rv().map(|(_, slot)| self.state().entry(slot).ready_position());
+        GroupStatus {
+            name: group.name.clone(),
+            ready: group.order.len(),
+            leased: group.leased,
+            oldest_ready_age: first.map(|position| now.since(position.since)),
+            weight: group.weight,
+            max_leased: group.max_leased,
+            is_full: group.is_full(),
+        }
+    }
+
+    /// The name of a key's group; `None` for the group without a name, and in a queue without groups.
+    #[must_use]
+    pub fn group_of(&self, slot: Slot) -> Option<&Arc<str>> {
+        self.state().schedule.group_of(slot)
+    }
+}
+
+impl State {
+    /// The order in which a key waits, and the turn of its group.
+    pub(super) fn turn_of_group(&self, slot: Slot) -> (&Order, Option<GroupTurn>) {
+        let Some(groups) = self.schedule.groups.as_deref() else { return (self.schedule.order(), None) };
+        let group = groups.of(slot);
+        (&group.order, Some(group_turn(groups, group)))
+    }
+
+    /// The event that moves the key of this event to another group, if the change names one.
+    pub(super) fn regrouped(&self, event: &Event, slot: Slot) -> Option<EventKind> {
+        let rules = self.config.groups.as_ref()?;
+        let group = match &event.kind {
+            EventKind::Appended(Appended { key, object, provenance, .. }) => {
+                let source = provenance.source().or(provenance.owner());
+                rules.group(key, Some(object), source.map(Source::as_str))
+            }
+            EventKind::Queued(Queued { key, .. }) => rules.group(key, None, None),
+            _ => return None,
+        };
+        let GroupAfter::Is(group) = group else { return None };
+        let groups = self.schedule.groups.as_deref()?;
+        let group = group.filter(|name| groups.has_room(name, GROUPS_MAX));
+        if group.as_ref() == self.schedule.group_of(slot) {
+            return None;
+        }
+        Some(EventKind::Grouped { key: event.kind.key()?.clone(), group })
+    }
+}
+
+fn group_turn(groups: &Groups, group: &Group) -> GroupTurn {
+    let others = groups.weights() - if group.is_eligible() { u64::from(group.weight) } else { 0 };
+    GroupTurn {
+        name: group.name.clone(),
+        weight: group.weight,
+        weights: others + u64::from(group.weight),
+        is_full: group.is_full(),
+    }
+}

@@ -1,0 +1,402 @@
+//! Groups of keys that take turns: start-time fair queueing by worker time.
+//!
+//! Each group has a *virtual time*, which grows by the worker time of its leases divided by its weight. The group with the smallest
+//! one is next. A lease is charged when it begins, with the mean length of the group's leases, and corrected when it ends. The virtual
+//! time of the queue is that of the group that was served last, before its charge. A group goes on at least there, so a group that
+//! had nothing to deliver saves no credit.
+//!
+//! A group without leases whose virtual time is behind that of the queue has an *even* account: it differs in nothing from a new group.
+//! A group is forgotten when its account is even and no key belongs to it.
+//!
+//! The accounts are a function of the events `leased` and `settled`, whatever keys the queue has by then: a replay from a checkpoint
+//! sees some keys in a later state. What is leased is therefore kept here for each lease, and not counted from the keys.
+//!
+//! Invariants:
+//! - a group is in `turns` iff it has ready keys and may have more leases, at the later one of its virtual time and the queue's;
+//! - a group is in `uneven` iff it has no leases and an account that is not new;
+//! - `Group::leased` is the number of its leases in `leases`, and `Group::keys` the number of slots that belong to it.
+
+mod account;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use self::account::{Account, Charge, Pop, Virtual};
+pub use self::account::{Charged, GroupAccount, GroupLease, GroupsState};
+use super::Order;
+use super::order::Turn;
+use crate::group_rules::GroupRules;
+use crate::id::{Rv, Slot, Token};
+use crate::time::Time;
+
+/// The number of a group. It depends on the process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct GroupId(u32);
+
+impl GroupId {
+    const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// The groups of a queue. The first one is that without a name.
+#[derive(Debug)]
+pub(crate) struct Groups {
+    rules: Arc<GroupRules>,
+    /// The groups of the slots. Slots behind the end belong to the group without a name.
+    of: Vec<GroupId>,
+    list: Vec<Group>,
+    free: Vec<GroupId>,
+    ids: BTreeMap<Arc<str>, GroupId>,
+    turns: BTreeMap<(Virtual, Option<Arc<str>>), GroupId>,
+    uneven: BTreeSet<(Virtual, GroupId)>,
+    /// The virtual time of the queue.
+    system: Virtual,
+    /// The mean length of the leases of all groups, in microseconds.
+    mean_us: Option<u64>,
+    leases: BTreeMap<Token, Charge>,
+    /// The pops of several keys that have live leases, by their first lease.
+    pops: BTreeMap<Token, Pop>,
+}
+
+/// One group.
+#[derive(Debug, Default)]
+pub(crate) struct Group {
+    pub(crate) name: Option<Arc<str>>,
+    pub(crate) order: Order,
+    /// Number of keys that belong to the group. Not counted for the group without a name.
+    pub(crate) keys: usize,
+    pub(crate) leased: usize,
+    pub(crate) weight: u32,
+    pub(crate) max_leased: Option<u64>,
+    account: Account,
+    /// Its place in `turns`.
+    turn: Option<Virtual>,
+}
+
+impl Group {
+    /// Whether workers hold as many keys of the group as they may.
+    pub(crate) fn is_full(&self) -> bool {
+        self.max_leased.is_some_and(|most| self.leased as u64 >= most)
+    }
+
+    /// Whether a pop may get a key of the group.
+    pub(crate) fn is_eligible(&self) -> bool {
+        self.order.len() > 0 && !self.is_full()
+    }
+}
+
+impl Groups {
+    /// Groups of keys that all belong to the group without a name.
+    pub(crate) fn new(rules: Arc<GroupRules>, order: Order) -> Self {
+        let unnamed = Group { order, ..Self::group(&rules, None) };
+        let mut groups = Self {
+            rules,
+            of: Vec::new(),
+            list: vec![unnamed],
+            free: Vec::new(),
+            ids: BTreeMap::new(),
+            turns: BTreeMap::new(),
+            uneven: BTreeSet::new(),
+            system: 0,
+            mean_us: None,
+            leases: BTreeMap::new(),
+            pops: BTreeMap::new(),
+        };
+        groups.place(GroupId::default());
+        groups
+    }
+
+    fn group(rules: &GroupRules, name: Option<Arc<str>>) -> Group {
+        let (weight, max_leased) = (rules.weight(name.as_deref()), rules.max_leased(name.as_deref()));
+        Group { name, weight, max_leased, ..Group::default() }
+    }
+
+    /// Changes the weights and the limits.
+    pub(crate) fn configure(&mut self, rules: &Arc<GroupRules>) {
+        self.rules = rules.clone();
+        for index in 0..self.list.len() {
+            if let Some(group) = self.list.get_mut(index) {
+                group.weight = rules.weight(group.name.as_deref());
+                group.max_leased = rules.max_leased(group.name.as_deref());
+            }
+            self.place(id_at(index));
+        }
+    }
+
+    /// The order of the group whose key is delivered next.
+    pub(crate) fn next(&self) -> Option<&Order> {
+        self.turns.values().next().map(|id| &self.at(*id).order)
+    }
+
+    /// Whether a pop may get a key of any group.
+    pub(crate) fn has_turn(&self) -> bool {
+        !self.turns.is_empty()
+    }
+
+    /// The group of a slot.
+    pub(crate) fn of(&self, slot: Slot) -> &Group {
+        self.at(self.id_of(slot))
+    }
+
+    /// Whether the group of this name exists, or there is room for it.
+    pub(crate) fn has_room(&self, name: &str, most: usize) -> bool {
+        self.ids.len() < most || self.ids.contains_key(name)
+    }
+
+    /// All groups. The one without a name comes first.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Group> {
+        std::iter::once(GroupId::default()).chain(self.ids.values().copied()).map(|id| self.at(id))
+    }
+
+    /// The sum of the weights of the groups that have a turn.
+    pub(crate) fn weights(&self) -> u64 {
+        self.turns.values().map(|id| u64::from(self.at(*id).weight)).sum()
+    }
+
+    /// Bytes that the groups take in memory (approximate).
+    pub(crate) fn bytes(&self) -> usize {
+        let names: usize = self.ids.keys().map(|name| name.len()).sum();
+        names + self.list.len() * size_of::<Group>()
+    }
+
+    /// What the group of a key is charged for, which is the n-th one of its pop.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn charged(&self, slot: Slot, nth: usize) -> Charged {
+        let nth = u32::try_from(nth).unwrap_or(u32::MAX);
+        Charged { group: self.of(slot).name.clone(), nth }
+    }
+
+    /// Adds a ready key of a slot.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn enter(&mut self, slot: Slot, rv: Rv, turn: Option<Turn>) {
+        let id = self.id_of(slot);
+        let group = self.at_mut(id);
+        group.order.insert(rv, turn, slot);
+        if group.order.len() == 1 {
+            self.place(id);
+        }
+    }
+
+    /// Removes a ready key of a slot.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn leave(&mut self, slot: Slot, rv: Rv, turn: Option<Turn>) {
+        let id = self.id_of(slot);
+        let group = self.at_mut(id);
+        group.order.remove(rv, turn);
+        if group.order.len() == 0 {
+            self.place(id);
+        }
+    }
+
+    /// Moves a slot to a group. `ready` is the place of its key in the order, if the key is ready.
+    pub(crate) fn assign(&mut self, slot: Slot, name: Option<&Arc<str>>, ready: Option<(Rv, Option<Turn>)>) {
+        let (from, to) = (self.id_of(slot), self.find_or_add(name));
+        if from == to {
+            return;
+        }
+        if let Some((rv, turn)) = ready {
+            self.at_mut(from).order.remove(rv, turn);
+            self.at_mut(to).order.insert(rv, turn, slot);
+        }
+        self.count(from, to);
+        if self.of.len() <= slot.index() {
+            self.of.resize(slot.index() + 1, GroupId::default());
+        }
+        if let Some(of) = self.of.get_mut(slot.index()) {
+            *of = to;
+        }
+        self.place(to);
+        self.place(from);
+        self.forget(from);
+    }
+
+    /// Records that a slot has no key any more.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn release(&mut self, slot: Slot) {
+        let from = self.id_of(slot);
+        if let Some(of) = self.of.get_mut(slot.index()) {
+            *of = GroupId::default();
+        }
+        self.count(from, GroupId::default());
+        self.forget(from);
+    }
+
+    /// Charges a group for a new lease, which is the n-th one of its pop.
+    pub(crate) fn lease(&mut self, token: Token, name: Option<&Arc<str>>, nth: u32, at: Time) {
+        let id = self.find_or_add(name);
+        let start = self.at(id).account.virtual_time.max(self.system);
+        let charged = self.at(id).account.charge(self.mean_us, self.at(id).weight);
+        self.note_account(id, |group| {
+            group.leased += 1;
+            group.account.virtual_time = start + charged;
+        });
+        let first = Token::new(token.rv().minus(u64::from(nth)));
+        self.leases.insert(token, Charge { group: id, since: at, charged, first });
+        if nth > 0 {
+            let pop = self.pops.entry(first).or_insert(Pop { keys: 1, live: 1 });
+            (pop.keys, pop.live) = (pop.keys + 1, pop.live + 1);
+        }
+        self.advance(start);
+        self.place(id);
+    }
+
+    /// Corrects the charge of a lease that has ended. A lease that was never delivered costs nothing.
+    pub(crate) fn settle(&mut self, token: Token, at: Time, delivered: bool) {
+        // A lease that began before the setting was set has no charge.
+        let Some(Charge { group: id, since, charged, first }) = self.leases.remove(&token) else { return };
+        let keys = self.end_of_pop(first);
+        let us = (micros(at.since(since)) / u64::from(keys)).max(1);
+        let system = self.system;
+        self.note_account(id, |group| {
+            group.leased -= 1;
+            group.account.correct(charged, delivered.then_some(us), group.weight);
+            if group.leased == 0 && group.account.virtual_time < system {
+                group.account = Account::default();
+            }
+        });
+        if delivered {
+            self.mean_us = Some(account::mean(self.mean_us, us));
+        }
+        self.place(id);
+        self.forget(id);
+    }
+
+    /// Records that no worker could reach the queue for a time, which is no worker time.
+    pub(crate) fn skip(&mut self, time: std::time::Duration) {
+        for charge in self.leases.values_mut() {
+            charge.since = charge.since.plus(time);
+        }
+    }
+
+    /// Moves the virtual time of the queue. Accounts that are behind it are even.
+    fn advance(&mut self, to: Virtual) {
+        self.system = self.system.max(to);
+        while let Some((virtual_time, id)) = self.uneven.first().copied()
+            && virtual_time < self.system
+        {
+            self.uneven.pop_first();
+            self.at_mut(id).account = Account::default();
+            self.place(id);
+            self.forget(id);
+        }
+        // Only a replay, which sees some keys in a later state, serves another group than the first one.
+        while let Some((virtual_time, id)) = self.turns.iter().next().map(|((at, _), id)| (*at, *id))
+            && virtual_time < self.system
+        {
+            self.place(id);
+        }
+    }
+
+    /// Changes the account of a group.
+    fn note_account(&mut self, id: GroupId, change: impl FnOnce(&mut Group)) {
+        let is_uneven = |group: &Group| group.leased == 0 && group.account != Account::default();
+        let group = self.at_mut(id);
+        let was = is_uneven(group).then_some(group.account.virtual_time);
+        change(group);
+        let is = is_uneven(group).then_some(group.account.virtual_time);
+        if let Some(was) = was {
+            self.uneven.remove(&(was, id));
+        }
+        if let Some(is) = is {
+            self.uneven.insert((is, id));
+        }
+    }
+
+    /// Puts a group where its ready keys, its limit and its virtual time say.
+    fn place(&mut self, id: GroupId) {
+        let system = self.system;
+        let group = self.at_mut(id);
+        let is = group.is_eligible().then(|| group.account.virtual_time.max(system));
+        let was = std::mem::replace(&mut group.turn, is);
+        if was == is {
+            return;
+        }
+        let name = group.name.clone();
+        if let Some(was) = was {
+            self.turns.remove(&(was, name.clone()));
+        }
+        if let Some(is) = is {
+            self.turns.insert((is, name), id);
+        }
+    }
+
+    /// Forgets a group that differs in nothing from a new one.
+    fn forget(&mut self, id: GroupId) {
+        let group = self.at_mut(id);
+        if group.keys > 0 || group.leased > 0 || group.account != Account::default() {
+            return;
+        }
+        if let Some(name) = group.name.take() {
+            *group = Group::default();
+            self.ids.remove(&name);
+            self.free.push(id);
+        }
+    }
+
+    fn find_or_add(&mut self, name: Option<&Arc<str>>) -> GroupId {
+        let Some(name) = name else { return GroupId::default() };
+        if let Some(id) = self.ids.get(name) {
+            return *id;
+        }
+        let group = Self::group(&self.rules, Some(name.clone()));
+        let id = self.free.pop().unwrap_or_else(|| id_at(self.list.len()));
+        match self.list.get_mut(id.index()) {
+            Some(free) => *free = group,
+            None => self.list.push(group),
+        }
+        self.ids.insert(name.clone(), id);
+        id
+    }
+
+    /// Counts a key that moves. The keys of the group without a name are not counted.
+    fn count(&mut self, from: GroupId, to: GroupId) {
+        if from != GroupId::default() {
+            self.at_mut(from).keys -= 1;
+        }
+        if to != GroupId::default() {
+            self.at_mut(to).keys += 1;
+        }
+    }
+
+    /// Ends a lease of a pop. Returns the number of its keys.
+    fn end_of_pop(&mut self, first: Token) -> u32 {
+        let Some(pop) = self.pops.get_mut(&first) else { return 1 };
+        let keys = pop.keys;
+        pop.live -= 1;
+        if pop.live == 0 {
+            self.pops.remove(&first);
+        }
+        keys
+    }
+
+    fn id_of(&self, slot: Slot) -> GroupId {
+        self.of.get(slot.index()).copied().unwrap_or_default()
+    }
+
+    fn at(&self, id: GroupId) -> &Group {
+        match self.list.get(id.index()) {
+            Some(group) => group,
+            None => panic!("there is no group {id:?}"),
+        }
+    }
+
+    fn at_mut(&mut self, id: GroupId) -> &mut Group {
+        match self.list.get_mut(id.index()) {
+            Some(group) => group,
+            None => panic!("there is no group {id:?}"),
+        }
+    }
+}
+
+fn id_at(index: usize) -> GroupId {
+    GroupId(u32::try_from(index).unwrap_or(u32::MAX))
+}
+
+fn micros(length: std::time::Duration) -> u64 {
+    u64::try_from(length.as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,165 @@
+//! Groups of keys that take turns. No group is ever forgotten, no order of the groups is kept, and the leases of a group are counted anew at each
+//! look.
+
+use std::collections::BTreeMap;
+
+use deltaq_engine::config::GroupBy;
+use serde_json::value::RawValue;
+
+use super::{Content, Item, Label, Micros, Model, Name, OBJECTS};
+
+/// A group; `None` is that without a name.
+type Group = Option<String>;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Groups {
+    of: BTreeMap<Name, String>,
+    /// The virtual time and the mean length of the leases of each group.
+    accounts: BTreeMap<Group, (u128, Option<u64>)>,
+    /// The virtual time of the group that was served last.
+    system: u128,
+    mean: Option<u64>,
+    charges: BTreeMap<u64, Charge>,
+    /// The number of keys of each pop, by its first token.
+    pops: BTreeMap<u64, u64>,
+}
+
+#[derive(Clone, Debug)]
+struct Charge {
+    group: Group,
+    since: Micros,
+    charged: u128,
+    pop: u64,
+}
+
+impl Groups {
+    fn leased(&self, group: &Group) -> usize {
+        self.charges.values().filter(|charge| charge.group == *group).count()
+    }
+
+    /// The account of a group. A group that has nothing in work and is behind the others is as new.
+    fn account(&self, group: &Group) -> (u128, Option<u64>) {
+        let account = self.accounts.get(group).copied().unwrap_or_default();
+        if self.leased(group) == 0 && account.0 < self.system { (0, None) } else { account }
+    }
+}
+
+impl Model {
+    /// The key that a pop gets next, if the queue as a whole delivers.
+    pub(super) fn next_ready(&self) -> Option<Name> {
+        let ready = self.ready();
+        let Some(rules) = &self.config.groups else { return ready.first().copied() };
+        let has_turn = |key: &&Name| {
+            let group = self.group_of(key);
+            let most = rules.max_leased(group.as_deref());
+            most.is_none_or(|most| (self.groups.leased(&group) as u64) < most)
+        };
+        // Of the keys of the first group, the first one.
+        ready.iter().filter(has_turn).copied().min_by_key(|key| {
+            let group = self.group_of(key);
+            (self.groups.account(&group).0.max(self.groups.system), group)
+        })
+    }
+
+    /// A pop has ended.
+    pub(super) fn note_full_groups(&mut self, wants_more: bool) {
+        if wants_more && self.next_ready().is_none() && self.count(Item::is_ready) > 0 {
+            self.hit("max_leased of a group ends a pop");
+        }
+    }
+
+    /// The groups with ready keys or leases, and the numbers of both.
+    pub(crate) fn group_counts(&self) -> BTreeMap<Group, (usize, usize)> {
+        let mut counts: BTreeMap<Group, (usize, usize)> = BTreeMap::new();
+        for (key, _) in self.items.iter().filter(|(_, item)| Item::is_ready(item)) {
+            counts.entry(self.group_of(key)).or_default().0 += 1;
+        }
+        for charge in self.groups.charges.values() {
+            counts.entry(charge.group.clone()).or_default().1 += 1;
+        }
+        counts
+    }
+
+    fn group_of(&self, key: Name) -> Group {
+        self.groups.of.get(key).cloned()
+    }
+
+    /// A change has named the group of its key.
+    pub(super) fn regroup(&mut self, now: Micros, key: Name, content: Content, source: Label) {
+        let Some(rules) = &self.config.groups else { return };
+        let group = match (&rules.by, source) {
+            (GroupBy::Source, None) => return,
+            (GroupBy::Source, Some(source)) => Some(source.to_owned()),
+            _ => named_by(content),
+        };
+        if self.group_of(key) == group {
+            return;
+        }
+        self.event(now);
+        if self.items[key].is_ready() && self.groups.of.contains_key(key) {
+            self.hit("a ready key moves to another group");
+        }
+        match group {
+            Some(group) => self.groups.of.insert(key, group),
+            None => self.groups.of.remove(key),
+        };
+    }
+
+    /// A key is gone.
+    pub(super) fn leave_group(&mut self, key: Name) {
+        self.groups.of.remove(key);
+    }
+
+    /// A lease begins, the n-th one of its pop.
+    pub(super) fn charge(&mut self, token: u64, key: Name, nth: usize, at: Micros) {
+        let Some(rules) = self.config.groups.clone() else { return };
+        let group = self.group_of(key);
+        let (virtual_time, mean) = self.groups.account(&group);
+        let start = virtual_time.max(self.groups.system);
+        let length = mean.or(self.groups.mean).unwrap_or(1_000_000);
+        let charged = (u128::from(length) << 20) / u128::from(rules.weight(group.as_deref()));
+        let pop = token - nth as u64;
+        *self.groups.pops.entry(pop).or_default() += 1;
+        self.groups.accounts.insert(group.clone(), (start + charged, mean));
+        self.groups.system = start;
+        self.groups.charges.insert(token, Charge { group, since: at, charged, pop });
+        if nth > 0 {
+            self.hit("a pop of several keys of groups");
+        }
+    }
+
+    /// A lease ends.
+    pub(super) fn discharge(&mut self, token: u64, at: Micros, delivered: bool) {
+        let Some(rules) = self.config.groups.clone() else { return };
+        let groups = &mut self.groups;
+        let Some(charge) = groups.charges.remove(&token) else { return };
+        let (mut virtual_time, mut mean) = groups.accounts[&charge.group];
+        virtual_time -= charge.charged;
+        if delivered {
+            let length = (at.saturating_sub(charge.since) / groups.pops[&charge.pop]).max(1);
+            virtual_time += (u128::from(length) << 20) / u128::from(rules.weight(charge.group.as_deref()));
+            let mean_of = |before: Option<u64>| before.map_or(length, |mean| mean - mean / 8 + length / 8);
+            (mean, groups.mean) = (Some(mean_of(mean)), Some(mean_of(groups.mean)));
+        }
+        groups.accounts.insert(charge.group.clone(), (virtual_time, mean));
+        let account = groups.account(&charge.group);
+        groups.accounts.insert(charge.group, account);
+    }
+
+    /// The time in which no worker could reach the queue is no worker time.
+    pub(super) fn skip_worker_time(&mut self, now: Micros) {
+        let skipped = now - self.last_at;
+        self.groups.charges.values_mut().for_each(|charge| charge.since += skipped);
+    }
+}
+
+/// The group that an object names at `/v`.
+fn named_by(content: Content) -> Group {
+    let members: BTreeMap<&str, &RawValue> =
+        serde_json::from_str(OBJECTS[usize::from(content)].0).expect("an object");
+    let text = members.get("v")?.get();
+    if text.starts_with('"') {
+        return Some(serde_json::from_str(text).expect("a string"));
+    }
+    text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-').then(|| text.to_owned())
+}

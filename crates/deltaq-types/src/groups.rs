@@ -1,0 +1,128 @@
+//! The setting `groups` of a queue, and the list of its groups.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer, Serialize};
+use utoipa::ToSchema;
+
+use super::range;
+
+/// Maximum number of groups with settings of their own.
+pub const GROUP_OVERRIDES_MAX: usize = 1_000;
+/// Maximum length of the name of a group, in bytes.
+pub const GROUP_BYTES_MAX: usize = 256;
+
+/// Groups of keys that take turns: each gets its share of the workers' time, however many keys it has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Groups {
+    /// What names the group of a key.
+    #[serde(deserialize_with = "GroupBy::deserialize")]
+    pub by: GroupBy,
+    /// Maximum number of keys of each group that workers hold at once; null for no limit.
+    #[serde(default, deserialize_with = "range::optional_whole::<1, 1_000_000_000, _, _>")]
+    #[schema(required = true, minimum = 1, maximum = 1_000_000_000)]
+    pub max_leased: Option<u64>,
+    /// The settings of single groups, by name. The empty name is that of the group without a name.
+    #[serde(default, deserialize_with = "overrides")]
+    #[schema(required = true)]
+    pub overrides: BTreeMap<String, GroupOverride>,
+}
+
+/// What names the group of a key: `"/tenant"`, `"source"`, or `{"key_prefix":"/"}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum GroupBy {
+    /// A JSON pointer to a string or a whole number in the newest object, or "source": the source of the newest change that names one.
+    #[schema(examples("/tenant"))]
+    Value(String),
+    /// The beginning of the key.
+    KeyPrefix(KeyPrefix),
+}
+
+/// The beginning of a key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KeyPrefix {
+    /// The text that ends the beginning. A key without it belongs to the group without a name.
+    #[schema(min_length = 1, max_length = 256, examples("/"))]
+    pub key_prefix: String,
+}
+
+/// The settings of one group. Those that are null are as for all groups.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GroupOverride {
+    /// The share of the group in relation to those of the others; null for 1.
+    #[serde(default, deserialize_with = "range::optional_whole::<1, 1_000, _, _>")]
+    #[schema(required = true, value_type = Option<u64>, minimum = 1, maximum = 1_000)]
+    pub weight: Option<u32>,
+    /// Maximum number of keys of the group that workers hold at once; null for the limit of all groups.
+    #[serde(default, deserialize_with = "range::optional_whole::<1, 1_000_000_000, _, _>")]
+    #[schema(required = true, minimum = 1, maximum = 1_000_000_000)]
+    pub max_leased: Option<u64>,
+}
+
+impl<'de> Deserialize<'de> for GroupBy {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let expected = r#"a JSON pointer such as "/tenant", "source", or {"key_prefix":"/"}"#;
+        range::whole_value(deserializer, expected, |value| match value {
+            serde_json::Value::String(text) => {
+                (text == "source" || range::is_pointer(&text)).then_some(Self::Value(text))
+            }
+            table => {
+                let KeyPrefix { key_prefix } = serde_json::from_value(table).ok()?;
+                let is_allowed = (1..=GROUP_BYTES_MAX).contains(&key_prefix.len());
+                is_allowed.then_some(Self::KeyPrefix(KeyPrefix { key_prefix }))
+            }
+        })
+    }
+}
+
+fn overrides<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, GroupOverride>, D::Error> {
+    let expected = format!(
+        r#"at most {GROUP_OVERRIDES_MAX} names of at most {GROUP_BYTES_MAX} bytes, each with a weight from 1 to 1000 and max_leased from 1, such as {{"acme":{{"weight":5}}}}"#
+    );
+    range::whole_value(deserializer, &expected, |value| {
+        let overrides: BTreeMap<String, GroupOverride> = serde_json::from_value(value).ok()?;
+        let is_allowed = overrides.len() <= GROUP_OVERRIDES_MAX
+            && overrides.keys().all(|name| name.len() <= GROUP_BYTES_MAX);
+        is_allowed.then_some(overrides)
+    })
+}
+
+/// The groups of a queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct GroupList {
+    /// The first groups.
+    pub groups: Vec<GroupDocument>,
+    /// Number of all groups, including the one without a name.
+    pub count: u64,
+    /// The sum of the weights of all groups that a pop may get a key of. The share of such a group is its weight divided by this sum.
+    pub weights: u64,
+    /// The version of this answer.
+    pub resource_version: u64,
+}
+
+/// One group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct GroupDocument {
+    /// The name; null for the group without a name, which has the keys that name no group.
+    #[schema(required = true)]
+    pub name: Option<String>,
+    /// Number of ready keys.
+    pub ready: u64,
+    /// Number of leases that count for the group.
+    pub leased: u64,
+    /// How long the first ready key has been ready; null if none is.
+    #[schema(required = true)]
+    pub oldest_ready_age_ms: Option<u64>,
+    /// The share of the group in relation to those of the others.
+    pub weight: u64,
+    /// Maximum number of leases; null for no limit.
+    #[schema(required = true)]
+    pub max_leased: Option<u64>,
+    /// Whether workers hold as many keys of the group as they may.
+    pub is_full: bool,
+}
