@@ -38,7 +38,8 @@ def documents(context, response):
 
 
 # The options of a settle, and the ways to settle with which they go.
-OPTIONS = {"delay": ("nack", "done"), "error": ("nack", "reject"), "floor": ("nack",), "hold": ("ack", "release"), "lease_duration": ("extend",)}
+OPTIONS = {"delay": ("nack", "done"), "error": ("nack", "reject"), "floor": ("nack",), "hold": ("ack", "release"),
+           "through": ("ack", "nack", "release"), "keep": ("ack",), "lease_duration": ("extend",)}
 
 
 def settles_contradict(settles):
@@ -50,8 +51,12 @@ def settles_contradict(settles):
         one, several = settle.get("lease_id"), settle.get("lease_ids")
         if (not one) == ("lease_ids" not in settle) or (one and several):
             return True
-        leases += [one] if one else several if isinstance(several, list) else []
+        several = several if isinstance(several, list) else []
+        leases += [one] if one else several
         if any(settle.get(option) is not None and settle.get("as") not in ways for option, ways in OPTIONS.items()):
+            return True
+        through, keeps = settle.get("through"), settle.get("keep") is True
+        if (through is not None and not one and len(several) != 1) or (keeps and (through is None or settle.get("hold") is not None)):
             return True
     names = [json.dumps(lease) for lease in leases]
     return len(names) != len(set(names))

@@ -50,6 +50,7 @@ const (
 	CodeInvalidObject        Code = "invalid-object"
 	CodeInvalidConfig        Code = "invalid-config"
 	CodeDuplicateKey         Code = "duplicate-key"
+	CodeNotLeased            Code = "not-leased"
 	CodeIncompleteList       Code = "incomplete-list"
 	CodeQueueFull            Code = "queue-full"
 	CodeMemoryFull           Code = "memory-full"

@@ -124,7 +124,7 @@ var wider = []struct {
 }{
 	{deltaq.WatchRow{}, []string{"AddedRow", "UpdatedRow", "DeletedRow", "BookmarkRow", "ErrorRow", "ExpiredRow"}},
 	{deltaq.HistoryEvent{}, []string{"AppendedEvent", "QueuedEvent", "FailedEvent", "DroppedEvent", "TakenOverEvent", "LeasedEvent", "ExtendedEvent",
-		"SettledEvent", "DelayElapsedEvent", "ForgottenEvent", "RefreshedEvent", "RedrivenEvent", "RemovedEvent", "VersionRememberedEvent", "SeededEvent"}},
+		"ProgressedEvent", "SettledEvent", "DelayElapsedEvent", "ForgottenEvent", "RefreshedEvent", "RedrivenEvent", "RemovedEvent", "VersionRememberedEvent", "SeededEvent"}},
 	{deltaq.ProblemDocument{}, []string{"ProblemDocument"}},
 	{deltaq.ReplaceReply{}, []string{"ReplaceCounts", "Replaced"}},
 }

@@ -152,6 +152,11 @@ type Settle struct {
 	Error string `json:"error,omitempty"`
 	// Hold is for an ack or a release.
 	Hold *Hold `json:"hold,omitempty"`
+	// Through is for an ack, nack or release of one lease, in mode delta: the ResourceVersion of a leased delta. The deltas up to it are
+	// acknowledged, and only the others are settled in the given way; with ack they are delivered again at once. Zero means all deltas.
+	Through int64 `json:"through,omitempty"`
+	// Keep is for an ack with Through: the lease goes on with the other deltas.
+	Keep bool `json:"keep,omitempty"`
 	// LeaseDuration is for an extension. Zero means the setting of the queue.
 	LeaseDuration Duration `json:"lease_duration,omitempty"`
 }
@@ -160,7 +165,7 @@ type Settle struct {
 type Settled struct {
 	LeaseID string   `json:"lease_id"`
 	As      SettleAs `json:"as"`
-	// Result is ok, repeated (equivalent to ok) or stale.
+	// Result is ok, repeated (equivalent to ok), stale, or not_leased if the lease has no delta Through.
 	Result string `json:"result"`
 	// Outcome says for a stale lease how it had ended.
 	Outcome *string `json:"outcome"`

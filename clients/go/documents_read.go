@@ -91,6 +91,7 @@ type HistoryEvent struct {
 	LeaseID           *string         `json:"lease_id,omitempty"`
 	Worker            *string         `json:"worker,omitempty"`
 	ExpiresAt         *time.Time      `json:"expires_at,omitempty"`
+	Through           *int64          `json:"through,omitempty"`
 	Outcome           *string         `json:"outcome,omitempty"`
 	Error             *string         `json:"error,omitempty"`
 	Parked            *bool           `json:"parked,omitempty"`

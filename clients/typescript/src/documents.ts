@@ -126,6 +126,11 @@ export type Settle = SettledLeases & {
     error?: string | undefined;
     /** For an ack or release. */
     hold?: Hold | undefined;
+    /** For an ack, nack or release of one lease, in mode `delta`: the `resource_version` of a leased delta. The deltas up to it are acknowledged, and only
+     * the others are settled in the given way; with ack they are delivered again at once. */
+    through?: number | undefined;
+    /** For an ack with `through`: true if the lease goes on with the other deltas. */
+    keep?: boolean | undefined;
     /** For an extend. */
     lease_duration?: Duration | undefined;
 };
@@ -136,7 +141,7 @@ export type Settled = Ended | Extended;
 export interface Ended {
     lease_id: string;
     as: Exclude<SettleAs, "extend">;
-    result: Open<"ok" | "repeated" | "stale">;
+    result: Open<"ok" | "repeated" | "stale" | "not_leased">;
     /** For `stale`: how the lease had ended. */
     outcome: LeaseOutcome | null;
     failures: number | null;
@@ -302,6 +307,7 @@ export interface HistoryEvent<T> {
     lease_id?: string | null;
     worker?: string | null;
     expires_at?: Timestamp | null;
+    through?: number | null;
     outcome?: LeaseOutcome | null;
     error?: string | null;
     parked?: boolean | null;

@@ -136,6 +136,9 @@ impl State {
             EventKind::Leased(leased) => self.apply_leased(slot, leased, id)?,
             EventKind::Settled { token, ending, .. } => self.apply_settled(slot, *token, ending, id)?,
             EventKind::Removed { key, .. } => self.apply_removed(slot, key, id)?,
+            EventKind::Progressed { token, through, .. } => {
+                self.apply_progressed(slot, *token, *through, id)?
+            }
             other => self.apply_to_key(slot, other, id)?,
         };
         self.track_changes(slot, changes, &event.kind, id);
@@ -235,6 +238,7 @@ impl State {
             | EventKind::TakenOver { .. }
             | EventKind::Grouped { .. }
             | EventKind::Extended { .. }
+            | EventKind::Progressed { .. }
             | EventKind::DelayElapsed { .. }
             | EventKind::Forgotten { .. }
             | EventKind::Redriven { .. }

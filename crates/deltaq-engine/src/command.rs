@@ -376,7 +376,10 @@ impl Settle {
     /// Whether the queue keeps an error text.
     #[must_use]
     pub const fn has_error(&self) -> bool {
-        matches!(self.how, How::Nack { error: Some(_), .. } | How::Reject { error: Some(_) })
+        match &self.how {
+            How::Part(part) => matches!(part.rest, Some(How::Nack { error: Some(_), .. })),
+            how => matches!(how, How::Nack { error: Some(_), .. } | How::Reject { error: Some(_) }),
+        }
     }
 }
 
@@ -401,6 +404,8 @@ pub enum How {
     },
     /// The key returns to the ready queue without a failure.
     Release,
+    /// The delivered deltas up to one of them are acknowledged, and the rest is settled in another way.
+    Part(Box<Part>),
     /// The key is acknowledged or released, and nothing of the queue is delivered for a time.
     Hold {
         /// Whether the key is acknowledged.
@@ -419,6 +424,15 @@ pub enum How {
         /// The time from now to the deadline. Defaults to the queue's setting.
         lease: Option<Duration>,
     },
+}
+
+/// An acknowledgement of the older ones of the delivered deltas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The newest acknowledged delta.
+    pub through: Rv,
+    /// How the other deltas are settled; `None` if the lease goes on with them. They are not acknowledged, so [`How::Ack`] releases them.
+    pub rest: Option<How>,
 }
 
 /// The result of a settle.
@@ -447,8 +461,10 @@ pub enum Settled {
         /// Whether the key's newest delta is a deletion.
         deleted: bool,
     },
-    /// The lease had already ended in the same way.
+    /// The lease had already ended in the same way, or the deltas were acknowledged already.
     Repeated,
+    /// The lease has no delta with this number.
+    NotLeased,
     /// The lease had ended in another way, or never existed.
     Stale {
         /// How the lease ended.

@@ -343,6 +343,18 @@ impl Deltas {
         }
     }
 
+    /// Removes the deltas up to one of them, which is not the newest, and returns them.
+    pub(super) fn take_through(&mut self, through: Rv) -> Option<Self> {
+        let place = self.iter().position(|delta| delta.rv == through)? + 1;
+        if place == self.len() {
+            return None;
+        }
+        let mut all = std::mem::take(self).into_queue();
+        let rest = all.split_off(place);
+        *self = rest.into();
+        Some(all.into())
+    }
+
     /// Puts a delta that [`take_oldest`](Self::take_oldest) removed back at the front.
     pub fn put_oldest_back(&mut self, taken: Self) {
         let newer = std::mem::replace(self, taken);

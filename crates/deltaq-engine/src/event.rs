@@ -116,6 +116,16 @@ pub enum EventKind {
         /// When the lease expires now.
         deadline: Time,
     },
+    /// The worker acknowledged the older ones of the leased deltas: they become known, and the failures are reset. The lease goes on
+    /// with the others.
+    Progressed {
+        /// The key.
+        key: Key,
+        /// The lease.
+        token: Token,
+        /// The newest acknowledged delta.
+        through: Rv,
+    },
     /// The lease ended.
     Settled {
         /// The key.
@@ -346,6 +356,7 @@ impl EventKind {
             | Self::Grouped { key, .. }
             | Self::Leased(Leased { key, .. })
             | Self::Extended { key, .. }
+            | Self::Progressed { key, .. }
             | Self::Settled { key, .. }
             | Self::DelayElapsed { key }
             | Self::Forgotten { key }

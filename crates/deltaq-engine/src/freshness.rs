@@ -49,11 +49,13 @@ impl State {
             None
         } else if self.config.rules().leases_oldest_delta {
             oldest_delta
-        } else if acknowledges(kind, state.failures) {
-            // If there is no later change, a delay has outlasted the lease. The age of its change begins at this event.
-            before.later.or(Some(id))
         } else {
-            before.oldest.or(arrives.then_some(id))
+            match acknowledged(kind, state.failures) {
+                // If there is no later change, a delay has outlasted the lease. The age of its change begins at this event.
+                Acknowledged::Lease => before.later.or(Some(id)),
+                Acknowledged::Part => oldest_delta,
+                Acknowledged::Nothing => before.oldest.or(arrives.then_some(id)),
+            }
         };
         self.schedule.set_oldest_change(slot, state, before.indexed, oldest);
     }
@@ -71,12 +73,22 @@ impl State {
     }
 }
 
-/// Whether the event acknowledges the changes of a lease. `Done` acknowledges them only if the key has no failures: a
-/// controller that retries with AddRateLimited and Done has not succeeded.
-fn acknowledges(kind: &EventKind, failures: u32) -> bool {
+/// The changes of a lease that an event acknowledges.
+enum Acknowledged {
+    Nothing,
+    /// The older ones.
+    Part,
+    /// All of them.
+    Lease,
+}
+
+/// What the event acknowledges. `Done` acknowledges a lease only if the key has no failures: a controller that retries with AddRateLimited and
+/// Done has not succeeded.
+fn acknowledged(kind: &EventKind, failures: u32) -> Acknowledged {
     match kind {
-        EventKind::Settled { ending: Ending::Acked, .. } => true,
-        EventKind::Settled { ending: Ending::Done, .. } => failures == 0,
-        _ => false,
+        EventKind::Settled { ending: Ending::Acked, .. } => Acknowledged::Lease,
+        EventKind::Settled { ending: Ending::Done, .. } if failures == 0 => Acknowledged::Lease,
+        EventKind::Progressed { .. } => Acknowledged::Part,
+        _ => Acknowledged::Nothing,
     }
 }

@@ -162,6 +162,7 @@ impl Indexes {
         let changes_known = matches!(
             &event.kind,
             EventKind::Settled { ending: Ending::Acked, .. }
+                | EventKind::Progressed { .. }
                 | EventKind::Seeded { .. }
                 | EventKind::Refreshed { .. }
         );

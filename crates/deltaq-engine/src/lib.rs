@@ -18,7 +18,7 @@
 //!   a new change (Added, Updated, Deleted, Replaced) makes a delayed or parked key ready; so does redrive <'
 //! ```
 //!
-//! An absent key may still have a known object or a failure count. A lease whose reply could not be written ends as
+//! A worker may acknowledge the older deltas of its lease; the key then stays leased, or goes where a settle of the others leads. An absent key may still have a known object or a failure count. A lease whose reply could not be written ends as
 //! `Undelivered`: the key returns to its former position, as if the lease had never existed.
 //!
 //! The engine has three parts, each testable alone: the [`schedule`] (client-go's workqueue with leases: which key may be

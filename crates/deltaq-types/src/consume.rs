@@ -235,6 +235,11 @@ settle_options! {
     error: Box<str> as terms::Failure, "strict::optional_text" goes with Nack Reject;
     /// Only with ack and release: nothing of the queue is delivered for a time, because the target of the work asks for it.
     hold: Hold as Hold, "strict::object" goes with Ack Release;
+    /// Only with ack, nack and release, in mode delta and with one lease: the number of a leased delta. The deltas up to it are acknowledged, and only the others are
+    /// settled in the given way; with ack they are delivered again at once.
+    through: u64 as terms::Count, "strict::whole" goes with Ack Nack Release;
+    /// Only with ack and `through`: true if the lease continues with the other deltas. False is the same as absent.
+    keep: bool as bool, "strict::raised_flag" goes with Ack;
     /// Only with extend: the time from now to the new deadlines; by default the queue's setting.
     lease_duration: Box<str> as terms::LeaseLength, "strict::duration_text" goes with Extend;
 }
@@ -313,7 +318,7 @@ pub struct SettledDocument {
     /// How the request settles the lease.
     #[serde(rename = "as")]
     pub how: SettleAs,
-    /// `ok`, `repeated` or `stale`.
+    /// `ok`, `repeated`, `stale` or `not_leased`.
     pub result: SettleResult,
     /// How a stale lease ended: acked, done, nacked, released, rejected, expired or unknown.
     #[serde(default)]

@@ -38,6 +38,9 @@ pub struct EventDocument {
     /// When the lease expires.
     #[serde(default)]
     pub expires_at: Option<Timestamp>,
+    /// The newest acknowledged delta.
+    #[serde(default)]
+    pub through: Option<u64>,
     /// How the lease ended.
     #[serde(default)]
     pub outcome: Option<LeaseOutcome>,
@@ -67,6 +70,7 @@ impl EventName {
             Self::TakenOver => (&["source"], &[]),
             Self::Leased => (&["lease_id", "expires_at"], &["worker"]),
             Self::Extended => (&["expires_at"], &[]),
+            Self::Progressed => (&["lease_id", "through"], &[]),
             Self::Settled => (&["lease_id", "outcome", "parked"], &["error", "due_at"]),
             Self::Refreshed | Self::Seeded => (&[], &["object", "source"]),
             _ => (&[], &[]),
@@ -90,6 +94,7 @@ impl EventDocument {
             lease_id: None,
             worker: None,
             expires_at: None,
+            through: None,
             outcome: None,
             error: None,
             parked: false,
@@ -114,6 +119,7 @@ impl Serialize for EventDocument {
                 "lease_id" => map.serialize_entry(name, &self.lease_id)?,
                 "worker" => map.serialize_entry(name, &self.worker)?,
                 "expires_at" => map.serialize_entry(name, &self.expires_at)?,
+                "through" => map.serialize_entry(name, &self.through)?,
                 "outcome" => map.serialize_entry(name, &self.outcome)?,
                 "error" => map.serialize_entry(name, &self.error)?,
                 "parked" => map.serialize_entry(name, &self.parked)?,

@@ -63,6 +63,7 @@ fn requests_survive_a_round_trip() {
     same::<LeasesBody>(r#"{"lease_ids":["a-1"],"error":"no"}"#);
     same::<LeasesBody>(r#"{"lease_id":"a-1","lease_duration":"1m"}"#);
     same::<LeasesBody>(r#"{"lease_id":"a-1","hold":{"scope":"queue","for":"30s"}}"#);
+    same::<LeasesBody>(r#"{"lease_id":"a-1","through":7,"keep":true}"#);
     same::<KeysBody>(r#"{"keys":["a"]}"#);
     same::<KeysBody>(r#"{"error":"","expected_count":3}"#);
     same::<KeysBody>(r#"{"all":true}"#);
@@ -94,8 +95,7 @@ fn empty_texts_and_null_are_absent() {
     let call: SettleCall = serde_json::from_str(text).expect(text);
     let expected = LeasesBody { lease_ids: Some(vec!["a-1".to_owned()]), ..LeasesBody::default() };
     assert_eq!(call, expected.settled_as(SettleAs::Nack));
-    let text =
-        r#"{"lease_id":null,"delay":null,"floor":null,"error":null,"hold":null,"lease_duration":null}"#;
+    let text = r#"{"lease_id":null,"delay":null,"floor":null,"error":null,"hold":null,"through":null,"keep":null,"lease_duration":null}"#;
     assert_eq!(serde_json::from_str::<LeasesBody>(text).expect(text), LeasesBody::default());
     let text = r#"{"error":null,"all":null,"expected_count":null}"#;
     assert_eq!(serde_json::from_str::<KeysBody>(text).expect(text), KeysBody::default());

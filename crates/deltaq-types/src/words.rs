@@ -101,6 +101,8 @@ words! {
         Repeated = "repeated",
         /// The lease had ended before.
         Stale = "stale",
+        /// The lease has no delta with the number in `through`.
+        NotLeased = "not_leased",
     }
     /// How a lease ended.
     LeaseOutcome {
@@ -284,6 +286,8 @@ words! {
         Leased = "leased",
         /// The lease got a new deadline.
         Extended = "extended",
+        /// The older ones of the leased deltas were acknowledged. The lease continues with the others.
+        Progressed = "progressed",
         /// The lease ended.
         Settled = "settled",
         /// A delay or backoff ended.

@@ -95,6 +95,7 @@ macro_rules! settling {
     ($($(#[doc = $doc:literal])* $name:ident $operation:literal {
         $($(#[doc = $help:literal])* $flag:ident $value:literal $type:ty => $member:ident;)*
         $([$($(#[doc = $switch_help:literal])* $switch:ident),*])?
+        $(($(#[doc = $number_help:literal])* $number:ident))?
     })*) => {$(
         $(#[doc = $doc])*
         #[derive(Debug, Clone, Args)]
@@ -112,6 +113,11 @@ macro_rules! settling {
                 #[arg(long)]
                 pub $switch: bool,
             )*)?
+            $(
+                $(#[doc = $number_help])*
+                #[arg(long, value_name = "VERSION")]
+                pub $number: Option<u64>,
+            )?
         }
 
         impl Execute for $name {
@@ -121,6 +127,7 @@ macro_rules! settling {
                 let options = LeasesBody {
                     $($member: self.$flag.as_ref().map(|value| value.to_string().into()),)*
                     $($($switch: self.$switch.then_some(true),)*)?
+                    $($number: self.$number,)?
                     ..LeasesBody::default()
                 };
                 settle(session, $operation, &self.leases, options).await
@@ -134,6 +141,14 @@ settling! {
     Ack "ack" {
         /// Deliver nothing of the queue for this time, such as 30s, at most 1h.
         hold "DURATION" DurationText => hold;
+        [
+            /// Keep the lease for the changes after those of --through.
+            keep
+        ]
+        (
+            /// Acknowledge only the changes up to the delta with this resource_version; the others are delivered again.
+            through
+        )
     }
     /// `deltaq done`.
     Done "done" {
@@ -150,11 +165,19 @@ settling! {
             /// Deliver the keys only after that wait, even if a new change arrives.
             floor
         ]
+        (
+            /// Acknowledge the changes up to the delta with this resource_version; only the others have failed.
+            through
+        )
     }
     /// `deltaq release`.
     Release "release" {
         /// Deliver nothing of the queue for this time, such as 30s, at most 1h.
         hold "DURATION" DurationText => hold;
+        (
+            /// Acknowledge the changes up to the delta with this resource_version; only the others return.
+            through
+        )
     }
     /// `deltaq reject`.
     Reject "reject" {
@@ -267,7 +290,8 @@ async fn settle(
 }
 
 fn result_cell(result: SettleResult) -> Cell {
-    let tone = if result == SettleResult::Stale { Tone::Bad } else { Tone::Plain };
+    let is_refused = matches!(result, SettleResult::Stale | SettleResult::NotLeased);
+    let tone = if is_refused { Tone::Bad } else { Tone::Plain };
     Cell::new(result.as_str()).tone(tone)
 }
 

@@ -143,6 +143,8 @@ codes! {
         "The detail names the setting, its value and the values that it takes.";
     DuplicateKey "duplicate-key" 422 false "The list names a key twice"
         "The members \"index\" and \"first_index\" are the positions of two objects with the same key, counted from 0; in NDJSON, \"line\" and \"first_line\" are their lines. A Replace cannot tell which of the two is the current state. Nothing was changed. Send each key once, or add duplicates=last to keep the last object of each key.";
+    NotLeased "not-leased" 422 false "The lease has no such delta"
+        "The number in \"through\" must be the resource_version of a delta that the lease has delivered. The member \"settled\" has the result of each lease. Nothing was acknowledged.";
     IncompleteList "incomplete-list" 422 false "The list does not declare that it is complete"
         "An NDJSON Replace needs count=N in the query, or a last line {\"$end\":N} after N objects, because a producer that was killed looks like one that has finished. Nothing was changed.";
     QueueFull "queue-full" 429 true "The queue is full"

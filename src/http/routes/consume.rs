@@ -7,9 +7,9 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::HeaderValue;
 use axum::response::Response;
-use deltaq_engine::command::{How, Pop, Settle, Settled};
+use deltaq_engine::command::{How, Part, Pop, Settle, Settled};
 use deltaq_engine::excerpt::Excerpt;
-use deltaq_engine::id::Worker;
+use deltaq_engine::id::{Rv, Worker};
 use deltaq_engine::key::Key;
 use deltaq_engine::limits::NAME_BYTES_MAX;
 use deltaq_engine::refusal::Refusal;
@@ -80,7 +80,7 @@ pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {
     let body: PopBody = incoming.document().await?;
     let (leases, hows) = read_settles(body.settle)?;
     let handle = state.partitions.get(&name)?;
-    check_done(&handle, &hows)?;
+    check_mode(&handle, &hows)?;
     let with = With { known: with_known, diff: with_diff.then(|| handle.config().array_keys.clone()) };
     let is_large = max > LARGE_CALL_KEYS as u64 || hows.len() > LARGE_CALL_KEYS;
     let settles = settles_of(&handle, &leases, hows);
@@ -234,7 +234,7 @@ async fn settle_all(
     leases: Vec<NamedSettle>,
     hows: Vec<How>,
 ) -> Result<SettledList, Problem> {
-    check_done(handle, &hows)?;
+    check_mode(handle, &hows)?;
     let settles = settles_of(handle, &leases, hows);
     let is_large = settles.len() > LARGE_CALL_KEYS;
     let settling = {
@@ -244,6 +244,10 @@ async fn settle_all(
     let results = if is_large { state.on_main_runtime(settling).await } else { settling.await }?;
     let settled = settled_documents(leases, &results, handle.moment());
     let lost = results.iter().filter(|settled| matches!(settled, Settled::Stale { .. })).count();
+    let not_leased = results.iter().filter(|settled| matches!(settled, Settled::NotLeased)).count();
+    if not_leased > 0 && are_all_lost(lost + not_leased, settled.len()) {
+        return Err(none_leased(lost).with_default("settled", settled));
+    }
     if are_all_lost(lost, settled.len()) {
         return Err(lease_lost(lost).with_default("settled", settled));
     }
@@ -259,6 +263,13 @@ const fn are_all_lost(lost: usize, leases: usize) -> bool {
 fn lease_lost(lost: usize) -> Problem {
     let hint = "outcome says how each ended: drop the result of the work, or make the work safe to repeat";
     Problem::new(Code::LeaseLost, "none of the leases could be settled").hint(hint).with("stale", lost)
+}
+
+fn none_leased(lost: usize) -> Problem {
+    let hint = "through takes the resource_version of a delta that the lease has";
+    Problem::new(Code::NotLeased, "no lease has the delta up to which it is to be acknowledged")
+        .hint(hint)
+        .with("stale", lost)
 }
 
 /// Checks the settles of a request before any of them takes effect. All leases of an entry share one copy of the
@@ -313,15 +324,27 @@ fn read_settle(
     let lease = length("lease_duration", call.lease_duration, LEASE_MIN..=LEASE_MAX)?;
     call.error.as_deref().map(check_error).transpose().map_err(|wrong| wrong.field("error"))?;
     let error = call.error.map(Arc::from);
+    let through = call.through.map(Rv::new);
+    if through.is_some() && ids.len() != 1 {
+        return Err(wrong("through", "through goes with one lease only".to_owned()));
+    }
+    let keeps = call.keep == Some(true);
+    if keeps && (through.is_none() || hold.is_some()) {
+        return Err(wrong("keep", "keep goes with through and without hold only".to_owned()));
+    }
     let places = ids.into_iter().enumerate();
     leases.extend(places.map(|(place, lease_id)| NamedSettle { lease_id, how, index: index(place) }));
-    Ok(match how {
+    let how = match how {
         SettleAs::Ack => hold.map_or(How::Ack, |length| How::Hold { acks: true, length }),
         SettleAs::Done => How::Done { delay },
         SettleAs::Nack => How::Nack { delay, floor: call.floor == Some(true), error },
         SettleAs::Release => hold.map_or(How::Release, |length| How::Hold { acks: false, length }),
         SettleAs::Reject => How::Reject { error },
         SettleAs::Extend => How::Extend { lease },
+    };
+    Ok(match through {
+        None => how,
+        Some(through) => How::Part(Box::new(Part { through, rest: (!keeps).then_some(how) })),
     })
 }
 
@@ -356,16 +379,20 @@ fn settled_documents(leases: Vec<NamedSettle>, results: &[Settled], moment: Mome
     pairs.map(|(lease, settled)| wire::settled(lease.lease_id, lease.how, *settled, moment)).collect()
 }
 
-/// Refuses `done` in the other modes, where it would drop the deltas of the lease. A queue with keys can't change its
-/// mode, so the mode can't change before a live lease is settled.
-fn check_done(handle: &Handle, hows: &[How]) -> Result<(), Problem> {
-    if !hows.iter().any(|how| matches!(how, How::Done { .. })) {
+/// Refuses `done` in all modes except keys, where it would drop the deltas of the lease, and `through` in all modes except delta, where a lease has at
+/// most one delta. A queue with keys can't change its mode, so the mode can't change before a live lease is settled.
+fn check_mode(handle: &Handle, hows: &[How]) -> Result<(), Problem> {
+    let of = |how: &How| match how {
+        How::Done { .. } => Some(("done", Mode::Keys, "only mode keys has Done without Forget")),
+        How::Part(_) => Some(("through", Mode::Delta, "only in mode delta a lease has several deltas")),
+        _ => None,
+    };
+    if !hows.iter().any(|how| of(how).is_some()) {
         return Ok(());
     }
     let mode = handle.config().mode;
-    if mode == Mode::Keys {
-        return Ok(());
+    match hows.iter().filter_map(of).find(|(_, needed, _)| *needed != mode) {
+        Some((call, _, reason)) => Err(Refusal::WrongMode { call, reason, mode }.into()),
+        None => Ok(()),
     }
-    let reason = "only mode keys has Done without Forget";
-    Err(Refusal::WrongMode { call: "done", reason, mode }.into())
 }

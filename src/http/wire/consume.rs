@@ -54,6 +54,7 @@ pub fn settled(lease_id: String, how: SettleAs, settled: Settled, moment: Moment
             ..document(SettleResult::Ok)
         },
         Settled::Repeated => document(SettleResult::Repeated),
+        Settled::NotLeased => document(SettleResult::NotLeased),
         Settled::Stale { outcome } => {
             SettledDocument { outcome: Some(lease_outcome(outcome)), ..document(SettleResult::Stale) }
         }

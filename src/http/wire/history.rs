@@ -49,6 +49,9 @@ pub fn event(handle: &Handle, past: &PastEvent, moment: Moment) -> Option<EventD
         EventKind::Extended { deadline, .. } => {
             EventDocument { expires_at: Some(timestamp(*deadline)), ..document }
         }
+        EventKind::Progressed { token, through, .. } => {
+            EventDocument { lease_id: lease(*token), through: Some(through.get()), ..document }
+        }
         EventKind::Settled { token, ending, .. } => {
             let (outcome, error) = outcome(ending);
             let (parked, due) = parked_or_due(ending);
@@ -78,6 +81,7 @@ fn name(kind: &EventKind) -> Option<EventName> {
         EventKind::TakenOver { .. } => EventName::TakenOver,
         EventKind::Leased(_) => EventName::Leased,
         EventKind::Extended { .. } => EventName::Extended,
+        EventKind::Progressed { .. } => EventName::Progressed,
         EventKind::Settled { .. } => EventName::Settled,
         EventKind::VersionRemembered { .. } => EventName::VersionRemembered,
         EventKind::Seeded { .. } => EventName::Seeded,

@@ -376,6 +376,12 @@ async fn fields_with_a_wrong_value_are_named() {
                 .has("field", "hold.for"),
             request(("POST", "/release"), r#"{"lease_id":"1","hold":{"scope":"queue","for":""}}"#)
                 .has("field", "hold.for"),
+            request(("POST", "/settle"), &settle(r#""as":"reject","through":1"#)).has("field", "through"),
+            request(("POST", "/settle"), &settle(r#""as":"nack","through":1,"keep":true"#))
+                .has("field", "keep"),
+            request(("POST", "/ack"), r#"{"lease_id":"1","keep":true}"#).has("field", "keep"),
+            request(("POST", "/ack"), r#"{"lease_id":"1","through":-1}"#).tells("through: invalid value"),
+            request(("POST", "/ack"), r#"{"lease_ids":["1","2"],"through":1}"#).has("field", "through"),
             request(("POST", "/ack"), r#"{"lease_ids":["1","2","1"]}"#).tells("twice").has("index", 2),
             request(("POST", "/extend"), r#"{"lease_ids":["1","1"]}"#).tells("twice").has("index", 1),
             request(("POST", "/ack"), r#"{"lease_ids":"1"}"#),

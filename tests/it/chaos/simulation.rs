@@ -26,6 +26,7 @@ mod followers;
 mod ledger;
 mod lives;
 mod owners;
+mod parts;
 mod pinned;
 mod plan;
 mod readers;

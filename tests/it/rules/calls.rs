@@ -14,8 +14,8 @@ use super::command::{Change, Command, Keyed, Options, Selection, Settle};
 pub(super) const PLACES: &str = "/items?limit=5000";
 /// The status of the queue.
 pub(super) const STATUS: &str = "/status";
-/// The code of a call whose leases are all stale. Its other members are those of a reply.
-pub(super) const LEASE_LOST: &str = "lease-lost";
+/// The codes of a call that settled none of its leases. The other members of the problem are those of a reply.
+pub(super) const NONE_SETTLED: [&str; 2] = ["lease-lost", "not-leased"];
 /// The code of a read of a key that the queue does not have.
 pub(super) const KEY_NOT_FOUND: &str = "key-not-found";
 
@@ -247,6 +247,8 @@ fn settle_call(settle: &Settle, numbers: &impl Numbers) -> SettleCall {
         floor: (option("floor").as_deref() == Some("true")).then_some(true),
         error: option("error").map(Into::into),
         hold: option("hold").map(Into::into),
+        through: settle.options.number("through").map(|number| numbers.version(number)),
+        keep: (option("keep").as_deref() == Some("true")).then_some(true),
         lease_duration: option("lease_duration").map(Into::into),
         ..SettleCall::new(numbers.lease(settle.lease), how)
     }

@@ -10,7 +10,7 @@ use deltaq_types::{
 use serde::de::DeserializeOwned;
 use tokio::runtime::Runtime;
 
-use super::calls::{Call, KEY_NOT_FOUND, LEASE_LOST, Numbers, PLACES};
+use super::calls::{Call, KEY_NOT_FOUND, NONE_SETTLED, Numbers, PLACES};
 use super::command::{Command, Settle};
 use super::reply::{self, Places, Reply};
 use super::script::{Leases, Target};
@@ -71,7 +71,7 @@ impl Target for Http {
         // What the command has made due, such as a delay that stood still until reopen, happens now and not when the queue's task wakes.
         self.send(&Call::notice());
         match answer.problem() {
-            Some(problem) if problem.code == LEASE_LOST => {}
+            Some(problem) if NONE_SETTLED.contains(&&*problem.code) => {}
             Some(problem) if problem.code == KEY_NOT_FOUND => return self.known(command),
             Some(problem) => return refused(problem),
             None => {}
@@ -223,6 +223,7 @@ impl Http {
                 reply::Settled::Ok(failed)
             }
             SettleResult::Repeated => reply::Settled::Repeated,
+            SettleResult::NotLeased => reply::Settled::NotLeased,
             _ => reply::Settled::Stale(settled.outcome.expect("an outcome").as_str().to_owned()),
         });
         Reply::Settled(settles.iter().map(|settle| settle.lease).zip(settled).collect())

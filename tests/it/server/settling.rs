@@ -171,6 +171,65 @@ async fn one_lost_lease_and_several_have_the_same_answer() {
 }
 
 #[tokio::test]
+async fn a_part_of_a_lease_is_acknowledged() {
+    let service = Service::start().await;
+    for number in 1..=3 {
+        service.post(&format!("{QUEUE}/update"), &json!({"key": "k", "n": number})).await.ok();
+    }
+    let popped = service.post(&format!("{QUEUE}/pop"), &Value::Null).await.ok();
+    let (item, id) = (&popped["items"][0], lease(&popped, 0));
+    let through = |delta: usize| item["deltas"][delta]["resource_version"].clone();
+    let ack = |through: Value| json!({"lease_id": id, "as": "ack", "through": through, "keep": true});
+    let call = format!("{QUEUE}/settle");
+
+    let part = service.post(&call, &json!({"settle": [ack(through(0))]})).await.ok();
+    assert_eq!(part["settled"], settled(&id, "ack", "ok"));
+    let again = service.post(&call, &json!({"settle": [ack(through(0))]})).await.ok();
+    assert_eq!(again["settled"], settled(&id, "ack", "repeated"));
+    let known = service.get(&format!("{QUEUE}/known/k")).await.ok();
+    assert_eq!(known["object"]["n"], 1);
+    let item = service.get(&format!("{QUEUE}/items/k")).await.ok();
+    assert_eq!((&item["lease"]["id"], item["leased_deltas"].as_array().map(Vec::len)), (&json!(id), Some(2)));
+
+    // A number that no delta of the lease has changes nothing.
+    let far = json!(u64::MAX >> 11);
+    for leases in [vec![ack(far.clone())], vec![ack(far.clone()), json!({"lease_id": "x", "as": "ack"})]] {
+        let refused = service.post(&call, &json!({"settle": leases})).await.problem("not-leased");
+        assert_eq!(refused["settled"][0]["result"], "not_leased");
+    }
+    service.post(&format!("{QUEUE}/add"), &object("l")).await.ok();
+    let other = take(&service).await;
+    let both = json!({"settle": [ack(far), {"lease_id": other, "as": "ack"}]});
+    let both = service.post(&call, &both).await.ok();
+    assert_eq!(
+        (&both["settled"][0]["result"], &both["settled"][1]["result"], &both["stale"]),
+        (&json!("not_leased"), &json!("ok"), &json!(0))
+    );
+
+    let nack = json!({"lease_id": id, "through": through(1), "error": "no route"});
+    let failed = service.post(&format!("{QUEUE}/nack"), &nack).await.ok();
+    assert_eq!(failed["settled"][0]["failures"], 1, "only the rest has failed");
+    let item = service.get(&format!("{QUEUE}/items/k")).await.ok();
+    assert_eq!(
+        (&item["deltas"][0]["object"]["n"], item["deltas"].as_array().map(Vec::len)),
+        (&json!(3), Some(1))
+    );
+}
+
+#[tokio::test]
+async fn only_mode_delta_has_parts_of_a_lease() {
+    let service = Service::start().await;
+    for mode in ["latest", "events"] {
+        let queue = format!("/v1/queues/{mode}");
+        service.call("PUT", &queue, &json!({"mode": mode})).await.ok();
+        service.post(&format!("{queue}/add"), &object("k")).await.ok();
+        let popped = service.post(&format!("{queue}/pop"), &Value::Null).await.ok();
+        let body = json!({"lease_id": lease(&popped, 0), "through": 1});
+        service.post(&format!("{queue}/ack"), &body).await.problem("wrong-mode");
+    }
+}
+
+#[tokio::test]
 async fn a_lease_has_one_shape_and_its_id_and_length_have_names_of_their_own() {
     let service = with_key("k").await;
     let popped = service.post(&format!("{QUEUE}/pop?lease_duration=1h&worker=w"), &Value::Null).await.ok();

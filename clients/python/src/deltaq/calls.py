@@ -390,7 +390,9 @@ def _read_settled(fields: Json) -> list[Settled]:
 
 
 def settle(queue: str, settles: Sequence[Json]) -> Call[list[Settled]]:
-    """Ends or extends leases, each in its own way: `{"lease_id" or "lease_ids","as","delay"?,"error"?,"lease_duration"?}`."""
+    """Ends or extends leases, each in its own way: `{"lease_id" or "lease_ids","as","delay"?,"error"?,"lease_duration"?}`.
+    With `"through"`, the `resource_version` of a leased delta, an ack, nack or release settles only the deltas after it; those up to it are acknowledged. With
+    `"keep": True` the lease goes on."""
     body = {"settle": list(settles)}
     return _call("POST", _queue(queue, "/settle"), _read_settled, None, body, read_problem="lease-lost")
 

@@ -114,7 +114,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Settled:
-    """The result for one lease: `ok`, `repeated` (equivalent to `ok`), or `stale` with the `outcome` of the lease."""
+    """The result for one lease: `ok`, `repeated` (equivalent to `ok`), `stale` with the `outcome` of the lease, or `not_leased`."""
 
     lease_id: str
     how: str

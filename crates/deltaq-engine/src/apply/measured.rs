@@ -23,6 +23,7 @@ impl Measured {
             EventKind::Dropped { .. }
             | EventKind::Refreshed { .. }
             | EventKind::TakenOver { .. }
+            | EventKind::Progressed { .. }
             | EventKind::Settled { .. }
             | EventKind::Forgotten { .. }
             | EventKind::Removed { .. }

@@ -4,7 +4,7 @@ use super::{NO_ENTRY, NO_LEASE, Reason};
 use crate::apply::Applied;
 use crate::delta::{Delta, DeltaKind, Deltas};
 use crate::event::{Disposition, Ending, Failure};
-use crate::id::{Slot, Token};
+use crate::id::{Rv, Slot, Token};
 use crate::known::{Known, set_known};
 use crate::schedule::EventId;
 use crate::state::State;
@@ -69,6 +69,28 @@ impl State {
             self.initial_pending -= usize::from(entry.initial_pending.take().is_some());
         }
         Ok(applied)
+    }
+
+    /// Acknowledges the leased deltas up to one of them. The lease goes on with the others.
+    pub(super) fn apply_progressed(
+        &mut self,
+        slot: Slot,
+        token: Token,
+        through: Rv,
+        id: EventId,
+    ) -> Result<Applied, Reason> {
+        let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
+        entry.schedule_state.lease().filter(|lease| lease.token == token).ok_or(NO_LEASE)?;
+        let acknowledged = entry.leased.take_through(through).ok_or("the lease has no such older delta")?;
+        self.apply_ack(slot, acknowledged, id)?;
+        let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
+        // The present delivery is the first one of the others.
+        entry.schedule_state.attempt = 1;
+        if entry.initial_pending.is_some_and(|pending| pending.get() <= through.get()) {
+            entry.initial_pending = None;
+            self.initial_pending -= 1;
+        }
+        Ok(Applied::default())
     }
 
     /// Makes the newest leased delta known and forgets the failures.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Call, FailureState, How, Item, Outcome, Pop, Settle, Settled};
+use super::{Call, FailureState, How, Item, Outcome, Part, Pop, Settle, Settled};
 use crate::config::Quiet;
 use crate::event::{Charged, Disposition, Ending, EventKind, Failure, Leased};
 use crate::id::{Slot, Token};
@@ -182,7 +182,7 @@ impl Queue {
     fn settle_one(&mut self, now: Time, settle: &Settle) -> Settled {
         let Some(slot) = self.state().schedule.leased_at(settle.token) else {
             let outcome = self.state().settled.get(settle.token);
-            if settle.how.outcome() == Some(outcome) {
+            if settle.how.may_have_ended(outcome) {
                 return Settled::Repeated;
             }
             self.volatile.effects.counters.stale += 1;
@@ -191,6 +191,7 @@ impl Queue {
         let worked = now.since(self.state().entry(slot).lease().since);
         let ending = match &settle.how {
             How::Extend { lease } => return self.extend(now, slot, *lease),
+            How::Part(part) => return self.settle_part(now, slot, settle.token, part),
             How::Ack | How::Hold { acks: true, .. } => Ending::Acked,
             How::Done { delay } => {
                 if delay.is_some() {
@@ -216,6 +217,40 @@ impl Queue {
         // An acknowledged key may no longer have an entry.
         let failed = matches!(settle.how, How::Nack { .. } | How::Reject { .. });
         Settled::Ok { worked, failed: failed.then(|| failure_state(self.state().entry(slot))) }
+    }
+
+    /// Acknowledges the deltas of a lease up to one of them, and settles the others. All deltas before the oldest leased one are acknowledged
+    /// already, so a repeat only settles the others.
+    fn settle_part(&mut self, now: Time, slot: Slot, token: Token, part: &Part) -> Settled {
+        let entry = self.state().entry(slot);
+        let worked = now.since(entry.lease().since);
+        let (Some(oldest), Some(newest)) = (entry.leased.oldest(), entry.leased.newest()) else {
+            return Settled::NotLeased;
+        };
+        let acknowledged = if part.through < oldest.rv {
+            None
+        } else {
+            let found = entry.leased.iter().find(|delta| delta.rv == part.through);
+            let Some(delta) = found else { return Settled::NotLeased };
+            if delta.rv == newest.rv {
+                self.end_lease(now, slot, Ending::Acked);
+                return Settled::Ok { worked, failed: None };
+            }
+            Some(delta.clone())
+        };
+        if let Some(delta) = &acknowledged {
+            let key = entry.key.clone();
+            self.remember_acknowledged(now, slot, delta);
+            self.emit_at(now, Some(slot), EventKind::Progressed { key, token, through: part.through });
+        }
+        let how = match &part.rest {
+            None if acknowledged.is_none() => return Settled::Repeated,
+            None => return Settled::Ok { worked, failed: None },
+            Some(How::Ack) => How::Release,
+            Some(How::Hold { length, .. }) => How::Hold { acks: false, length: *length },
+            Some(how) => how.clone(),
+        };
+        self.settle_one(now, &Settle { token, how })
     }
 
     /// The failure state of a key; zero failures if the queue does not have the key.
@@ -269,8 +304,11 @@ impl Queue {
         let entry = self.state().entry(slot);
         let token = entry.lease().token;
         let key = entry.key.clone();
-        if ending == Ending::Acked {
-            self.remember_acknowledged(now, slot);
+        if ending == Ending::Acked
+            && self.state().config.version.is_some()
+            && let Some(newest) = entry.leased.newest().cloned()
+        {
+            self.remember_acknowledged(now, slot, &newest);
         }
         self.emit_at(now, Some(slot), EventKind::Settled { key, token, ending });
     }
@@ -387,7 +425,19 @@ impl How {
             Self::Nack { .. } => Some(Outcome::Nacked),
             Self::Release | Self::Hold { acks: false, .. } => Some(Outcome::Released),
             Self::Reject { .. } => Some(Outcome::Rejected),
-            Self::Extend { .. } => None,
+            Self::Extend { .. } | Self::Part(_) => None,
         }
+    }
+
+    /// Whether a settle of this kind may have ended a lease with this outcome.
+    fn may_have_ended(&self, outcome: Outcome) -> bool {
+        let Self::Part(part) = self else { return self.outcome() == Some(outcome) };
+        // With the newest delta, everything was acknowledged.
+        outcome == Outcome::Acked
+            || match &part.rest {
+                None => false,
+                Some(Self::Ack | Self::Hold { .. }) => outcome == Outcome::Released,
+                Some(how) => how.outcome() == Some(outcome),
+            }
     }
 }

@@ -81,16 +81,13 @@ impl Queue {
     }
 
     /// Remembers the version of a key whose leased deltas are acknowledged and leave no known object.
-    pub(super) fn remember_acknowledged(&mut self, now: Time, slot: Slot) {
+    pub(super) fn remember_acknowledged(&mut self, now: Time, slot: Slot, delta: &Delta) {
         let config = &self.state().config;
-        if config.version.is_none() {
+        if config.version.is_none() || (delta.kind != DeltaKind::Deleted && config.known_objects) {
             return;
         }
-        let entry = self.state().entry(slot);
-        let newest = entry.leased.newest();
-        let leaves_none = newest.filter(|delta| delta.kind == DeltaKind::Deleted || !config.known_objects);
-        let version = leaves_none.and_then(|delta| self.version_of(&delta.object));
-        let key = entry.key.clone();
+        let version = self.version_of(&delta.object);
+        let key = self.state().entry(slot).key.clone();
         self.remember_version(now, &key, version);
     }
 

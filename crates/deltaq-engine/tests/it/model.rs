@@ -21,6 +21,7 @@ mod leases;
 mod limits;
 mod objects;
 mod order;
+mod parts;
 mod produce;
 mod replace;
 mod scans;

@@ -33,6 +33,7 @@ mod leases;
 mod limits;
 mod memory;
 mod operating;
+mod parts;
 mod recovery;
 mod replace;
 mod sequences;

@@ -67,7 +67,9 @@ impl ViewHistory {
         };
         let is_new_known = matches!(
             &event.kind,
-            EventKind::Seeded { .. } | EventKind::Settled { ending: Ending::Acked, .. }
+            EventKind::Seeded { .. }
+                | EventKind::Progressed { .. }
+                | EventKind::Settled { ending: Ending::Acked, .. }
         );
         let known = known.map(|known| &known.object);
         for (view, now, is_change) in

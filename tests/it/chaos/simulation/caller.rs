@@ -24,6 +24,8 @@ pub(super) struct Lease {
     pub(super) id: String,
     pub(super) token: Rv,
     pub(super) key: String,
+    /// The delivered deltas.
+    pub(super) deltas: Vec<Rv>,
 }
 
 /// The part of a caller that outlives restarts of the node.

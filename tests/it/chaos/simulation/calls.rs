@@ -217,6 +217,7 @@ impl Caller {
                 id: target.handle.lease_id(item.token).to_string(),
                 token: item.token.rv(),
                 key: item.key.as_str().to_owned(),
+                deltas: item.deltas.iter().map(|delta| delta.rv).collect(),
             });
             let mut memory = self.memory();
             let fresh: Vec<Lease> =
@@ -272,7 +273,7 @@ impl Caller {
     }
 
     /// Leases of one queue to settle, and how. The caller keeps them until their end is known.
-    fn some_held(&self, rng: &mut Rng, target: Option<&Target>) -> Vec<(Lease, How)> {
+    pub(super) fn some_held(&self, rng: &mut Rng, target: Option<&Target>) -> Vec<(Lease, How)> {
         let memory = self.memory();
         let queue = match target {
             Some(target) => target.queue.clone(),
@@ -284,11 +285,6 @@ impl Caller {
         let of_queue = memory.held.iter().filter(|lease| lease.queue == queue);
         let some: Vec<Lease> = of_queue.take(rng.usize(1..4)).cloned().collect();
         some.into_iter().map(|lease| (lease, how(rng))).collect()
-    }
-
-    async fn settle(&self, rng: &mut Rng) -> Result<(), Violation> {
-        let settles = self.some_held(rng, None);
-        self.send_settles(settles).await
     }
 
     async fn settle_again(&self, rng: &mut Rng) -> Result<(), Violation> {

@@ -10,6 +10,7 @@ use deltaq_service::Name;
 use deltaq_types::Mode;
 
 mod keys;
+mod parts;
 mod queues;
 
 pub(super) use keys::View;
@@ -108,10 +109,9 @@ enum Acked {
 /// A lease that a reply contained.
 #[derive(Clone, Debug)]
 struct Held {
-    objects: Vec<u64>,
-    first_rv: Rv,
-    /// The known object after an acknowledgement; `None` if the lease deletes the key.
-    result: Option<u64>,
+    deltas: Vec<Leased>,
+    /// The acknowledged parts: up to which delta, and whether a reply confirmed it.
+    parts: BTreeMap<Rv, Acked>,
     /// The lease does not expire before this time.
     deadline_us: u64,
     acked: Acked,
@@ -121,6 +121,16 @@ struct Held {
     ended: Option<Outcome>,
     /// The reply was dropped.
     returned: bool,
+}
+
+/// A delta of a lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Leased {
+    rv: Rv,
+    /// The call that caused it.
+    carried: Option<u64>,
+    /// The known object after its acknowledgement; `None` if it deletes the key.
+    result: Option<u64>,
 }
 
 /// The number in an object.
@@ -228,7 +238,9 @@ impl Ledger {
             Settled::Ok { .. } | Settled::Held { .. } | Settled::Repeated => {
                 how.outcome().ok_or("the settle ends no lease")?
             }
-            Settled::Extended { .. } => return Err(format!("{how:?} extends a lease")),
+            Settled::Extended { .. } | Settled::NotLeased => {
+                return Err(format!("{how:?} is answered with {reply:?}"));
+            }
             Settled::Stale { outcome } => outcome,
         };
         let place = format!("{}, {key}, lease {token}", queue.0);
@@ -287,11 +299,14 @@ impl Ledger {
 
 impl Held {
     fn of(item: &Item) -> Self {
-        let last = item.deltas.last().filter(|delta| delta.kind != DeltaKind::Deleted);
+        let result = |delta: &Delta| {
+            let is_deleted = delta.kind == DeltaKind::Deleted;
+            number(delta.object.as_str()).filter(|_| !is_deleted)
+        };
+        let leased = |delta: &Delta| Leased { rv: delta.rv, carried: carried(delta), result: result(delta) };
         Self {
-            objects: item.deltas.iter().filter_map(carried).collect(),
-            first_rv: item.deltas.first().map_or(Rv::ZERO, |delta| delta.rv),
-            result: last.and_then(|delta| number(delta.object.as_str())),
+            deltas: item.deltas.iter().map(leased).collect(),
+            parts: BTreeMap::new(),
             deadline_us: item.deadline.as_micros(),
             acked: Acked::No,
             settling: false,

@@ -213,6 +213,33 @@ fn a_hold_stops_a_queue_until_it_is_resumed() {
 }
 
 #[test]
+fn a_lease_is_acknowledged_in_parts() {
+    let server = Server::durable();
+    server.run(&["add", "jobs", r#"{"key":"a"}"#]).ok();
+    for number in ["1", "2"] {
+        server.run(&["update", "jobs", &format!(r#"{{"key":"a","try":{number}}}"#)]).ok();
+    }
+    let popped = server.json(&["pop", "jobs"]);
+    let item = &popped[0];
+    let lease = item["lease"]["id"].as_str().expect("a lease");
+    let version = |delta: usize| item["deltas"][delta]["resource_version"].to_string();
+    let (first, second) = (version(0), version(1));
+    server.run(&["ack", "jobs", lease, "--through", &first, "--keep"]).ok();
+    let again = server.run(&["ack", "jobs", lease, "--through", &first, "--keep"]).ok();
+    assert!(again.contains("repeated"), "{again}");
+    let error = server.run(&["release", "jobs", lease, "--through", "9007199254740991"]).failed(1);
+    assert!(error.contains("resource_version of a delta that the lease has"), "{error}");
+    server.run(&["nack", "jobs", lease, "--through", &second, "--delay", "2h"]).ok();
+    let history = server.json(&["history", "jobs", "a"]);
+    let progressed =
+        history.as_array().expect("a list").iter().filter(|event| event["event"] == "progressed");
+    let through: Vec<String> = progressed.map(|event| event["through"].to_string()).collect();
+    assert_eq!(through, [second, first]);
+    let item = server.json(&["items", "jobs", "a"]);
+    assert_eq!((&item["failures"], item["deltas"].as_array().map(Vec::len)), (&json!(1), Some(1)), "{item}");
+}
+
+#[test]
 fn objects_that_are_not_valid_are_left_out_and_named() {
     let server = Server::durable();
     let list = r#"[{"key":"a"},{"key":"b"},{"price":1}]"#;

@@ -40,6 +40,7 @@ pub(crate) enum ModelSettled {
     Held { worked: Micros, until: Micros },
     Extended { deadline: Micros, pending: usize, deleted: bool },
     Repeated,
+    NotLeased,
     Stale(Outcome),
 }
 
@@ -211,9 +212,12 @@ impl Model {
         settles.iter().map(|(token, how)| self.settle_one(now, *token, how)).collect()
     }
 
-    fn settle_one(&mut self, now: Micros, token: u64, how: &How) -> ModelSettled {
+    pub(super) fn settle_one(&mut self, now: Micros, token: u64, how: &How) -> ModelSettled {
         if let How::Extend { lease } = how {
             return self.extend(now, token, *lease);
+        }
+        if let How::Part(part) = how {
+            return self.settle_part(now, token, part);
         }
         let wanted = match how {
             How::Ack | How::Hold { acks: true, .. } => Outcome::Acked,
@@ -221,7 +225,7 @@ impl Model {
             How::Nack { .. } => Outcome::Nacked,
             How::Release | How::Hold { acks: false, .. } => Outcome::Released,
             How::Reject { .. } => Outcome::Rejected,
-            How::Extend { .. } => unreachable!("an extension ends no lease"),
+            How::Extend { .. } | How::Part(_) => unreachable!("it ends no lease by itself"),
         };
         let Some(key) = self.leased_key(token) else {
             let outcome = self.outcome(token);
@@ -251,7 +255,7 @@ impl Model {
             self.hit("done adds the key again after a delay");
         }
         if wanted == Outcome::Acked {
-            self.remember_acknowledged(now, key);
+            self.remember_acknowledged(now, key, self.items[key].leased.len());
         }
         let (rv, at) = self.event(now);
         self.discharge(token, at, true);
@@ -263,7 +267,7 @@ impl Model {
             }
             How::Release | How::Hold { acks: false, .. } => self.release(key, (rv, at)),
             How::Reject { error } => self.reject(key, (rv, at), error.clone()),
-            How::Extend { .. } => unreachable!("an extension ends no lease"),
+            How::Extend { .. } | How::Part(_) => unreachable!("it ends no lease by itself"),
         }
         let is_failure = matches!(how, How::Nack { .. } | How::Reject { .. });
         let failed = self

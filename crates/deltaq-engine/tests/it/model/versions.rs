@@ -68,8 +68,8 @@ impl Model {
     }
 
     /// An ack of leased deltas that leave no known object.
-    pub(super) fn remember_acknowledged(&mut self, now: Micros, key: Name) {
-        let newest = self.get(key).and_then(|item| item.leased.last());
+    pub(super) fn remember_acknowledged(&mut self, now: Micros, key: Name, count: usize) {
+        let newest = self.get(key).and_then(|item| item.leased[..count].last());
         let Some(newest) = newest.filter(|delta| delta.is_deleted() || !self.config.known_objects) else {
             return;
         };

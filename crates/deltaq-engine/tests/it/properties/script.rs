@@ -32,6 +32,15 @@ pub(crate) enum LeaseRef {
     Forged(u64),
 }
 
+/// How the rest of a lease is settled.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Rest {
+    Keep,
+    Ack,
+    Nack,
+    Release,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Act {
     Ack,
@@ -51,6 +60,11 @@ pub(crate) enum Act {
     },
     Reject {
         error: Option<&'static str>,
+    },
+    /// The n-th leased delta and those before it are acknowledged.
+    Part {
+        n: usize,
+        rest: Rest,
     },
     Extend {
         lease: Option<Micros>,
@@ -147,6 +161,8 @@ pub(crate) struct Generator {
     debounces: Rng,
     /// As `traces`, for the limits of the queue.
     limits: Rng,
+    /// As `traces`, for partial acknowledgements.
+    parts: Rng,
     /// As `traces`, for the keys that a Replace keeps.
     kept: Rng,
     /// As `traces`, for sequence numbers.
@@ -181,6 +197,7 @@ impl Generator {
         let traces = Rng::with_seed(rng.get_seed());
         let debounces = Rng::with_seed(!rng.get_seed());
         let limits = Rng::with_seed(rng.get_seed().rotate_left(16));
+        let parts = Rng::with_seed(!rng.get_seed().rotate_left(48));
         let kept = Rng::with_seed(rng.get_seed().rotate_left(32));
         let sequences = Rng::with_seed(!rng.get_seed());
         let mut versions = Rng::with_seed(rng.get_seed().rotate_left(32));
@@ -191,6 +208,7 @@ impl Generator {
             traces,
             debounces,
             limits,
+            parts,
             kept,
             sequences,
             versions,
@@ -377,6 +395,10 @@ impl Generator {
 
     fn act(&mut self) -> Act {
         let act = self.plain_act();
+        if self.mode == Mode::Delta && self.parts.u8(..8) == 0 {
+            let rest = [Rest::Keep, Rest::Keep, Rest::Ack, Rest::Nack, Rest::Release];
+            return Act::Part { n: self.parts.usize(..4), rest: rest[self.parts.usize(..rest.len())] };
+        }
         let acks = matches!(act, Act::Ack);
         if !(acks || matches!(act, Act::Release)) || self.limits.u8(..10) > 0 {
             return act;

@@ -484,7 +484,7 @@ fn the_size_of_the_stored_rows_is_known_after_a_checkpoint_and_after_recovery() 
 }
 
 /// Events that do not fit a queue with the ready key `a`, each with the reason.
-fn misfits() -> [(u64, EventKind, &'static str); 10] {
+fn misfits() -> [(u64, EventKind, &'static str); 11] {
     let a = || key("a");
     let (deadline, counts) = (Time::from_micros(9), ReplaceCounts::default());
     let ended = ReplaceEnded { source: None, first: false, aborted: false, counts };
@@ -499,6 +499,11 @@ fn misfits() -> [(u64, EventKind, &'static str); 10] {
             "the key does not have this lease",
         ),
         (2, EventKind::Extended { key: a(), deadline }, "the key does not have this lease"),
+        (
+            2,
+            EventKind::Progressed { key: a(), token: Token::new(Rv::new(1)), through: Rv::new(1) },
+            "the key does not have this lease",
+        ),
         (2, EventKind::DelayElapsed { key: a() }, "the key has neither a delay nor a window"),
         (2, EventKind::Redriven { key: a() }, "the key is not parked"),
         (

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq_engine::command::{
-    Call, DefaultLimit, Expected, How, KeySelection, Pop, Progress, Replace, Replaced, SelectedKeys, Settle,
-    Settled,
+    Call, DefaultLimit, Expected, How, KeySelection, Part, Pop, Progress, Replace, Replaced, SelectedKeys,
+    Settle, Settled,
 };
 use deltaq_engine::config::{Config, Quiet};
 use deltaq_engine::delta::{Delta, DeltaKind};
@@ -306,6 +306,7 @@ impl Engine {
                 deleted,
             },
             Settled::Repeated => reply::Settled::Repeated,
+            Settled::NotLeased => reply::Settled::NotLeased,
             Settled::Stale { outcome } => reply::Settled::Stale(outcome.as_str().to_owned()),
         });
         Reply::Settled(settles.iter().map(|settle| settle.lease).zip(settled).collect())
@@ -485,6 +486,12 @@ fn delta(delta: &Delta) -> reply::Delta {
 }
 
 fn how(settle: &super::command::Settle) -> How {
+    let Some(through) = settle.options.number("through") else { return whole(settle) };
+    let rest = (settle.options.get("keep") != Some("true")).then(|| whole(settle));
+    How::Part(Box::new(Part { through: FIRST.plus(through), rest }))
+}
+
+fn whole(settle: &super::command::Settle) -> How {
     let delay = settle.options.duration("delay");
     let error = settle.options.get("error").map(Into::into);
     if let Some(length) = settle.options.duration("hold").filter(|length| !length.is_zero()) {

@@ -107,6 +107,7 @@ pub(crate) enum Settled {
         deleted: bool,
     },
     Repeated,
+    NotLeased,
     /// How the lease had ended.
     Stale(String),
 }
@@ -335,6 +336,7 @@ impl Settled {
                 deleted.then(|| "deleted".to_owned()),
             ]),
             Self::Repeated => "repeated".to_owned(),
+            Self::NotLeased => "not_leased".to_owned(),
             Self::Stale(outcome) => format!("stale, {outcome}"),
         }
     }

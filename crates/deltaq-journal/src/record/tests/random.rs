@@ -189,7 +189,7 @@ impl Dice {
     }
 
     fn event_kind(&mut self) -> EventKind {
-        match self.0.u32(0..30) {
+        match self.0.u32(0..31) {
             0 => EventKind::Appended(self.appended()),
             1 => EventKind::Queued(Queued {
                 key: self.key(),
@@ -230,6 +230,7 @@ impl Dice {
             21 => EventKind::ReplaceStarted { source: self.maybe(Self::name), first: self.0.bool() },
             22 => EventKind::Followed { position: self.follow_position() },
             28 => EventKind::Grouped { key: self.key(), group: self.maybe(Self::text) },
+            29 => EventKind::Progressed { key: self.key(), token: self.token(), through: self.rv() },
             25 => EventKind::Held { until: self.time() },
             27 => EventKind::PausedItself { reason: self.pause_reason() },
             24 => EventKind::Renumbered { source: self.name(), sequence: self.maybe(Self::number) },

@@ -157,6 +157,7 @@ pub(super) fn kinds() -> Vec<EventKind> {
         EventKind::Leased(leased.clone()),
         EventKind::Leased(groups::leased(leased)),
         EventKind::Extended { key: key(), deadline: at(90) },
+        EventKind::Progressed { key: key(), token: Token::new(Rv::new(25)), through: Rv::new(24) },
     ]);
     kinds.extend(endings().into_iter().map(|ending| EventKind::Settled {
         key: key(),

@@ -42,8 +42,7 @@ pub(super) struct Shown {
 impl KeyHistory {
     /// Whether a lease with this call was acknowledged.
     fn consumed(&self, number: u64) -> Acked {
-        let with = self.leases.values().filter(|held| held.objects.contains(&number));
-        with.map(|held| held.acked).max().unwrap_or(Acked::No)
+        self.leases.values().map(|held| held.consumed(number)).max().unwrap_or(Acked::No)
     }
 
     /// A reply contains a lease for the first time.
@@ -63,8 +62,10 @@ impl KeyHistory {
             return Err(format!("lease {token} has its deltas in the order {rvs:?}"));
         }
         let acked = self.leases.range(..token).rev().find(|(_, held)| held.acked == Acked::Yes);
-        let done = |(token, held): (&Rv, &Held)| if mode == Mode::Events { held.first_rv } else { *token };
-        if let (Some(acked), Some(first)) = (acked.map(done), rvs.first())
+        let first_of = |held: &Held| held.deltas.first().map_or(Rv::ZERO, |delta| delta.rv);
+        let done = |(token, held): (&Rv, &Held)| if mode == Mode::Events { first_of(held) } else { *token };
+        let parts = self.leases.range(..token).filter_map(|(_, held)| held.surely_through());
+        if let (Some(acked), Some(first)) = (acked.map(done).into_iter().chain(parts).max(), rvs.first())
             && *first <= acked
         {
             return Err(format!("lease {token} has delta {first}, and {acked} is acknowledged"));
@@ -101,7 +102,7 @@ impl KeyHistory {
     pub(super) fn leased_again(&self, item: &Item) -> Result<(), Violation> {
         let before = self.leases.get(&item.token.rv()).ok_or("one token for two keys")?;
         let again = Held::of(item);
-        if before.objects == again.objects && before.first_rv == again.first_rv {
+        if before.may_have(&again) {
             Ok(())
         } else {
             Err(format!("lease {} was answered with other deltas before", item.token))
@@ -188,11 +189,11 @@ impl KeyHistory {
         if mode == Mode::Keys {
             return Ok(());
         }
-        let newest = self.leases.iter().rev().find(|(_, held)| held.acked == Acked::Yes);
-        let sure = newest.and_then(|(_, held)| held.result).filter(|_| knows);
-        let behind = self.leases.range(newest.map_or(Rv::ZERO, |(token, _)| token.next())..);
-        let mut may_be = behind.filter(|(_, held)| knows && held.acked == Acked::Maybe);
-        if view.known == sure || may_be.any(|(_, held)| held.result == view.known) {
+        let newest = self.leases.iter().rev().find(|(_, held)| held.results().is_sure);
+        let sure = newest.and_then(|(_, held)| held.results().sure).filter(|_| knows);
+        let behind = self.leases.range(newest.map_or(Rv::ZERO, |(token, _)| *token)..);
+        let mut may_be = behind.filter(|_| knows).flat_map(|(_, held)| held.results().may_be);
+        if view.known == sure || may_be.any(|result| result == view.known) {
             return Ok(());
         }
         Err(format!("known is {:?} and should be {sure:?}", view.known))
