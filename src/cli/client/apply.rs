@@ -10,10 +10,10 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use clap::Args;
+use deltaq_runtime::causes::with_causes;
 use deltaq_types::name::Name;
-use deltaq_types::{QueueDocument, SettingsPlan};
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::to_raw_value;
 use serde_json::{Map, Value};
 
@@ -68,6 +68,22 @@ struct Plan {
     changes: Vec<Change>,
 }
 
+/// The plan as the server wrote it. A newer server may have settings that this program does not know.
+#[derive(Deserialize)]
+struct SettingsPlan {
+    /// The present settings; `None` if the queue is new.
+    current: Option<Map<String, Value>>,
+    /// The entity tag of the present settings.
+    etag: Option<String>,
+    planned: Map<String, Value>,
+}
+
+/// A queue after a change.
+#[derive(Deserialize)]
+struct Changed {
+    settings: Map<String, Value>,
+}
+
 /// A queue in the output as JSON.
 #[derive(Serialize)]
 struct PlanDocument<'p> {
@@ -84,10 +100,11 @@ impl Execute for Apply {
         let planned = stream::iter(queues).map(|(name, given)| plan(session, name, given));
         let plans: Vec<Plan> = planned.buffered(AT_ONCE).try_collect().await?;
         if self.dry_run {
-            print(session, plans.iter())?;
+            // A reader that has closed the pipe hides no result.
+            let printed = print(session, plans.iter());
             let differing = plans.iter().filter(|plan| plan.action() != Action::Keep).count();
             return match differing {
-                0 => Ok(()),
+                0 => printed,
                 _ => Err(Failure::Differs(format!("{} would change", counted(differing as u64, "queue")))),
             };
         }
@@ -98,9 +115,9 @@ impl Execute for Apply {
 /// Asks the server what the settings of the file would change.
 async fn plan(session: &Session, name: Name, given: Map<String, Value>) -> Result<Plan, Failure> {
     let at = |source| Failure::At { place: format!("queue {name}"), source };
-    let call = session.on_queue("plan_settings", &name)?.json(&given);
+    let call = session.on_queue("plan_settings", &name)?.json(&given).repeatable();
     let plan: SettingsPlan = session.client.fetch(call).await.map_err(at)?;
-    let changes = changes(&plan)?;
+    let changes = plan.current.as_ref().map(|current| changes(current, &plan.planned)).unwrap_or_default();
     Ok(Plan { name, given, plan, changes })
 }
 
@@ -125,9 +142,9 @@ async fn apply(session: &Session, plans: &[Plan]) -> Result<(), Failure> {
             }
         }
     }
-    print(session, done.iter().copied())?;
+    let printed = print(session, done.iter().copied());
     let mut failures = failures.into_iter();
-    let Some((plan, first)) = failures.next() else { return Ok(()) };
+    let Some((plan, first)) = failures.next() else { return printed };
     let others: Vec<&str> = failures.map(|(plan, _)| plan.name.as_str()).chain(left).collect();
     let also = if others.is_empty() {
         String::new()
@@ -145,29 +162,50 @@ fn shortened(names: &[&str]) -> String {
     if names.len() > SHOWN { format!("{shown}, ...") } else { shown }
 }
 
-/// The plans in groups. The queues that a queue follows are in an earlier group.
+/// The plans in groups. The queues that a queue follows are in an earlier group. A queue that can't be followed any more is in the last
+/// groups, because its followers must have left it before.
 fn levels(plans: &[Plan]) -> Vec<Vec<&Plan>> {
-    let followed: BTreeMap<&str, Option<&str>> = plans
-        .iter()
-        .map(|plan| {
-            (plan.name.as_str(), plan.plan.planned.follow.as_ref().map(|follow| follow.queue.as_str()))
-        })
-        .collect();
-    let mut levels: Vec<Vec<&Plan>> = Vec::new();
+    let by_name: BTreeMap<&str, &Plan> = plans.iter().map(|plan| (plan.name.as_str(), plan)).collect();
+    // The server refuses a cycle, so the order of its queues does not matter.
+    let depth = |plan: &Plan, followed: fn(&Plan) -> Option<&str>| {
+        let next = |name: &&str| {
+            by_name.get(name).and_then(|plan| followed(plan)).filter(|name| by_name.contains_key(name))
+        };
+        std::iter::successors(next(&plan.name.as_str()), next).take(plans.len()).count()
+    };
+    let mut levels: BTreeMap<(bool, usize), Vec<&Plan>> = BTreeMap::new();
     for plan in plans {
-        // The server refuses a cycle, so the order of its queues does not matter.
-        let above =
-            |name: &&str| followed.get(name).copied().flatten().filter(|name| followed.contains_key(name));
-        let level = std::iter::successors(above(&plan.name.as_str()), above).take(plans.len()).count();
-        levels.resize_with(levels.len().max(level + 1), Vec::new);
-        if let Some(level) = levels.get_mut(level) {
-            level.push(plan);
-        }
+        let level = if plan.ends_followers() {
+            (true, plans.len() - depth(plan, Plan::follows_now))
+        } else {
+            (false, depth(plan, Plan::will_follow))
+        };
+        levels.entry(level).or_default().push(plan);
     }
-    levels
+    levels.into_values().collect()
+}
+
+/// The queue that a queue with these settings follows.
+fn followed(settings: &Map<String, Value>) -> Option<&str> {
+    settings.get("follow")?.get("queue")?.as_str()
 }
 
 impl Plan {
+    fn follows_now(&self) -> Option<&str> {
+        self.plan.current.as_ref().and_then(followed)
+    }
+
+    fn will_follow(&self) -> Option<&str> {
+        followed(&self.plan.planned)
+    }
+
+    /// Whether the queue exists and can't be followed afterwards.
+    fn ends_followers(&self) -> bool {
+        let planned = &self.plan.planned;
+        let has = |name, value: Value| planned.get(name) == Some(&value);
+        self.plan.current.is_some() && (has("mode", "keys".into()) || has("known_objects", false.into()))
+    }
+
     fn action(&self) -> Action {
         match &self.plan.current {
             None => Action::Create,
@@ -183,13 +221,18 @@ impl Plan {
                 session.on_queue("put_queue", &self.name)?.json(&self.given).condition("if-none-match", "*")
             }
             Action::Change => {
-                let patch = merge_patch(&self.plan)?;
+                let current = self.plan.current.as_ref();
+                let patch = current.map(|current| merge_patch(current, &self.plan.planned));
                 let call = session.on_queue("patch_queue", &self.name)?.json(&patch);
                 call.condition("if-match", self.plan.etag.as_deref().unwrap_or("*"))
             }
         };
-        let made: QueueDocument = session.client.fetch(call).await?;
-        if made.settings == self.plan.planned {
+        let changed: Changed = session.client.fetch(call).await.map_err(|error| match error.code() {
+            // The usual advice is to replace the settings in any case.
+            Some("precondition-failed") => Failure::Other(with_causes(&error)),
+            _ => Failure::Client(error),
+        })?;
+        if changed.settings == self.plan.planned {
             return Ok(());
         }
         Err(Failure::Other("the settings that the server made are not those that it had planned".to_owned()))

@@ -53,7 +53,8 @@ pub struct Work {
     #[arg(long)]
     pub with_diff: bool,
     /// Number of failures in a row, of different keys, after which the worker pauses, from 1 to 1000 [default: it does not
-    /// pause]. After 1 s it tries one key; each further failure doubles the pause, up to 1 minute, and a success ends it.
+    /// pause]. After 1 s it tries one key; each further failure doubles the pause, up to 1 minute, and a key that is
+    /// acknowledged or rejected ends it.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_000))]
     pub breaker: Option<u16>,
     /// Exit when the queue has no ready key; exit code 1 if keys have failed and were not acknowledged afterwards, 3 if the

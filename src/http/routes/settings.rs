@@ -126,8 +126,8 @@ pub(in crate::http) async fn get(call: ReadCall) -> Result<Response, Problem> {
     Ok(([(header::ETAG, etag)], Json(settings)).into_response())
 }
 
-/// What a PUT of these settings would make of the queue. Nothing is changed. A setting that the PUT would remove is no reason to refuse
-/// the plan, and neither is a queue to follow that does not exist yet.
+/// What a PUT of these settings would make of the queue. Nothing is changed. The plan does not check what depends on other queues, and it may
+/// remove settings that a PUT must name.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/settings/plan", tag = "queues", operation_id = "plan_settings",
     params(InQueue),
@@ -142,18 +142,27 @@ pub(in crate::http) async fn plan(
 ) -> Result<Json<SettingsPlan>, Problem> {
     let given = read(incoming).await?;
     let (registry, defaults) = (state.partitions.registry(&name)?, state.partitions.defaults());
-    let Some(handle) = registry.find(&name) else {
-        let next = given.created(defaults)?;
-        check_caller(&context, &name, None, &next)?;
-        return Ok(Json(SettingsPlan { current: None, etag: None, planned: next.document() }));
-    };
-    let current = handle.document().await?.config;
-    let next = given.planned_over(&current, defaults)?;
-    check_caller(&context, &name, Some(&current), &next)?;
-    handle.check_configure(&next).await?;
-    let current = current.document();
-    let etag = Some(etag(&current));
-    Ok(Json(SettingsPlan { current: Some(current), etag, planned: next.document() }))
+    loop {
+        let Some(handle) = registry.find(&name) else {
+            let next = given.created(defaults)?;
+            check_caller(&context, &name, None, &next)?;
+            return Ok(Json(SettingsPlan { current: None, etag: None, planned: next.document() }));
+        };
+        let current = match handle.document().await {
+            // The next round plans a queue that does not exist.
+            Err(Error::QueueDeleted) => continue,
+            document => document?.config,
+        };
+        let next = given.planned_over(&current, defaults)?;
+        check_caller(&context, &name, Some(&current), &next)?;
+        match handle.check_configure(&next).await {
+            Err(Error::QueueDeleted) => continue,
+            checked => checked?,
+        }
+        let current = current.document();
+        let etag = Some(etag(&current));
+        return Ok(Json(SettingsPlan { current: Some(current), etag, planned: next.document() }));
+    }
 }
 
 /// The settings in a body.

@@ -2,11 +2,8 @@
 
 use std::fmt;
 
-use deltaq_types::{QueueSettings, SettingsPlan};
 use serde::Serialize;
 use serde_json::{Map, Value};
-
-use crate::cli::client::failure::Failure;
 
 /// A setting that changes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -23,26 +20,11 @@ impl fmt::Display for Change {
     }
 }
 
-/// The settings that a plan changes; none if the queue is new.
-pub(super) fn changes(plan: &SettingsPlan) -> Result<Vec<Change>, Failure> {
+/// The settings that differ.
+pub(super) fn changes(before: &Map<String, Value>, after: &Map<String, Value>) -> Vec<Change> {
     let mut changes = Vec::new();
-    if let Some(current) = &plan.current {
-        add_changes("", &document(current)?, &document(&plan.planned)?, &mut changes);
-    }
-    Ok(changes)
-}
-
-/// The patch that makes the planned settings of the current ones.
-pub(super) fn merge_patch(plan: &SettingsPlan) -> Result<Value, Failure> {
-    let current = plan.current.as_ref().map(document).transpose()?.unwrap_or_default();
-    Ok(Value::Object(patch_of(&current, &document(&plan.planned)?)))
-}
-
-fn document(settings: &QueueSettings) -> Result<Map<String, Value>, Failure> {
-    match serde_json::to_value(settings) {
-        Ok(Value::Object(members)) => Ok(members),
-        _ => Err(Failure::Other("the settings are no JSON object".to_owned())),
-    }
+    add_changes("", before, after, &mut changes);
+    changes
 }
 
 /// The members of both objects that differ: their name, and their values before and after.
@@ -72,12 +54,13 @@ fn add_changes(
     }
 }
 
-fn patch_of(before: &Map<String, Value>, after: &Map<String, Value>) -> Map<String, Value> {
+/// The patch that makes the settings `after` of those before.
+pub(super) fn merge_patch(before: &Map<String, Value>, after: &Map<String, Value>) -> Map<String, Value> {
     let patch = |(name, before, after): (&String, Option<&Value>, Option<&Value>)| {
         let value = match (before, after) {
             // A PATCH replaces a schema as a whole, because null has a meaning in it.
             (Some(Value::Object(before)), Some(Value::Object(after))) if name != "schema" => {
-                Value::Object(patch_of(before, after))
+                Value::Object(merge_patch(before, after))
             }
             (_, after) => after.cloned().unwrap_or_default(),
         };
@@ -105,9 +88,7 @@ mod tests {
         let after = object(
             json!({"lease": "1m", "rate": {"per_second": 1.0, "burst": 3}, "order": {"x": 1}, "indexes": {}}),
         );
-        let mut changes = Vec::new();
-        add_changes("", &before, &after, &mut changes);
-        let lines: Vec<String> = changes.iter().map(Change::to_string).collect();
+        let lines: Vec<String> = changes(&before, &after).iter().map(Change::to_string).collect();
         assert_eq!(
             lines,
             [
@@ -124,11 +105,11 @@ mod tests {
         let before =
             object(json!({"a": 1, "b": {"c": 1, "d": 2}, "schema": {"x": 1, "y": {"z": 1}}, "e": {"f": 1}}));
         let after = object(json!({"a": 1, "b": {"d": 3}, "schema": {"y": {"z": 1}}, "e": null}));
-        let patch = patch_of(&before, &after);
+        let patch = merge_patch(&before, &after);
         assert_eq!(
             Value::Object(patch),
             json!({"b": {"d": 3, "c": null}, "schema": {"y": {"z": 1}}, "e": null})
         );
-        assert_eq!(patch_of(&after, &after), Map::new());
+        assert_eq!(merge_patch(&after, &after), Map::new());
     }
 }

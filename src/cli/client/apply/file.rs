@@ -13,6 +13,10 @@ use crate::cli::client::failure::Failure;
 
 /// Maximum size of a file in bytes.
 const BYTES_MAX: u64 = 64 << 20;
+/// Maximum number of values in a YAML file, which is enough for 50,000 queues with all of their settings.
+const NODES_MAX: usize = 4_000_000;
+/// The name by which the crate toml marks a date.
+const TOML_DATE: &str = "$__toml_private_datetime";
 
 /// The settings of queues, by name, in the order of the file.
 pub(super) type Queues = Vec<(Name, Map<String, Value>)>;
@@ -33,11 +37,12 @@ pub(super) fn read(file: &str) -> Result<Queues, Failure> {
     let wrong = |why: String| Failure::Other(format!("{name}: {why}"));
     let text = text_of(file).map_err(|source| Failure::Read { name: name.to_owned(), source })?;
     let text = text.ok_or_else(|| wrong(format!("it has more than {} MiB", BYTES_MAX >> 20)))?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let extension = Path::new(file).extension().and_then(|extension| extension.to_str());
     let parsed: Result<File, String> = match extension {
-        Some("json") => serde_json::from_str(&text).map_err(|error| error.to_string()),
-        Some("toml") => toml::from_str(&text).map_err(|error| error.to_string()),
-        _ => yaml(&text),
+        Some("json") => serde_json::from_str(text).map_err(|error| error.to_string()),
+        Some("toml") => toml::from_str(text).map_err(|error| error.to_string()),
+        _ => yaml(text),
     };
     let Document(queues) = parsed.map_err(wrong)?.queues;
     let Value::Object(queues) = queues else {
@@ -68,7 +73,11 @@ fn text_of(file: &str) -> io::Result<Option<String>> {
 
 /// Parses YAML 1.2: a name such as `no` stays text.
 fn yaml<T: DeserializeOwned>(text: &str) -> Result<T, String> {
-    let options = serde_saphyr::options! { strict_booleans: true };
+    // One anchor with the settings of a thousand queues is usual. What aliases expand to stays bounded.
+    let budget = serde_saphyr::budget! {
+        enforce_alias_anchor_ratio: false, max_nodes: NODES_MAX, max_events: 2 * NODES_MAX,
+    };
+    let options = serde_saphyr::options! { strict_booleans: true, budget: budget };
     serde_saphyr::from_str_with_options(text, options).map_err(|error| error.to_string())
 }
 
@@ -128,6 +137,9 @@ impl<'de> Deserialize<'de> for Document {
             fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Document, A::Error> {
                 let mut object = Map::new();
                 while let Some(name) = members.next_key::<String>()? {
+                    if name == TOML_DATE {
+                        return Err(A::Error::custom("JSON has no dates: write it in quotes"));
+                    }
                     if object.contains_key(&name) {
                         return Err(A::Error::custom(format!("{name:?} is there twice")));
                     }
@@ -188,6 +200,11 @@ mod tests {
             bomb.push_str(&format!("  a{level}: &a{level} [{aliases}]\n"));
         }
         assert!(parsed(&bomb).is_err());
+        let usual = (1..1_000).map(|number| format!("  q{number}: *default\n")).collect::<String>();
+        let usual = parsed(&format!("queues:\n  q0: &default {{lease: 1m}}\n{usual}")).unwrap();
+        assert_eq!((usual.as_object().unwrap().len(), &usual["q999"]["lease"]), (1_000, &json!("1m")));
+        let date = toml::from_str::<File>("[queues.a]\nlease = 2026-01-01\n").err().unwrap().to_string();
+        assert!(date.contains("JSON has no dates"), "{date}");
         for text in [r#"{"queues":{"a":{},"a":{}}}"#, r#"{"queues":{"a":{"lease":"1m","lease":"2m"}}}"#] {
             let error = serde_json::from_str::<File>(text).err().expect(text).to_string();
             assert!(error.contains("twice") && error.contains("line 1"), "{error}");

@@ -144,7 +144,7 @@ fn a_failure_ends_the_changes_and_a_repeat_finishes_them() {
 }
 
 #[test]
-fn of_two_files_at_once_each_queue_has_the_settings_of_one() {
+fn of_three_files_at_once_each_queue_has_the_settings_of_one() {
     const QUEUES: usize = 40;
     let server = Server::in_memory();
     let files: Vec<String> = ["1m", "2m", "3m"]
@@ -153,29 +153,53 @@ fn of_two_files_at_once_each_queue_has_the_settings_of_one() {
         .map(|(number, lease)| {
             let mut text = "queues:\n".to_owned();
             for queue in 0..QUEUES {
-                writeln!(text, "  q{queue}: {{mode: keys, lease: {lease}, max_failures: {}}}", number + 1)
+                let max = number + 1;
+                writeln!(text, "  q{queue}: {{mode: keys, lease: {lease}, max_failures: {max}}}")
                     .expect("a string grows");
             }
             file(&server, &format!("{lease}.yaml"), &text)
         })
         .collect();
     std::thread::scope(|scope| {
-        let runs: Vec<_> =
-            files.iter().map(|file| scope.spawn(|| server.run(&["apply", "--file", file]))).collect();
+        let apply = |file| server.run(&["apply", "--file", file]);
+        let runs: Vec<_> = files.iter().map(|file| scope.spawn(move || apply(file))).collect();
         for run in runs {
             let run = run.join().expect("no panic");
-            assert!(run.code == Some(0) || run.stderr.contains("precondition-failed"), "{run:?}");
+            if run.code != Some(0) {
+                let refused = run.failed(1);
+                assert!(refused.contains("precondition-failed"), "{refused}");
+                assert!(refused.contains("was not applied to queue q"), "{refused}");
+                assert!(!refused.contains("--replace"), "{refused}");
+            }
         }
     });
-    for queue in 0..QUEUES {
-        let name = format!("q{queue}");
-        // A loser stops at its first queue, so another queue may still be missing.
-        let run = server.run(&["queue", "settings", &name]);
-        if run.code == Some(0) {
-            let made: Value = serde_json::from_str(&run.stdout).expect("JSON");
-            let pair = (made["lease"].as_str().expect("text").to_owned(), made["max_failures"].clone());
-            let whole = [("1m", 1), ("2m", 2), ("3m", 3)].map(|(lease, max)| (lease.to_owned(), json!(max)));
-            assert!(whole.contains(&pair), "{name}: {pair:?}");
-        }
+    let made: Value = serde_json::from_str(&server.run(&["queue", "settings"]).ok()).expect("JSON");
+    for (name, made) in made["queues"].as_object().expect("an object") {
+        let pair = (made["lease"].as_str().expect("text"), made["max_failures"].as_u64().expect("a number"));
+        assert!([("1m", 1), ("2m", 2), ("3m", 3)].contains(&pair), "{name}: {pair:?}");
     }
+    server.run(&["apply", "--file", &files[0]]).ok();
+    let again = server.run(&["apply", "--file", &files[0], "--dry-run"]).ok();
+    assert!(again.ends_with("0 new, 0 changed, 40 as before\n"), "{again}");
+}
+
+#[test]
+fn another_spelling_of_a_schema_is_no_change() {
+    let server = Server::in_memory();
+    let schema = r#"{"schema":{"type":"object","required":["n"],"minimum":0.10}}"#;
+    server.run(&["queue", "create", "q", "--from", schema]).ok();
+    let text = "queues:\n  q:\n    lease: 2m\n    schema: {minimum: 0.1, required: [n], type: object}\n";
+    let applied = server.run(&["apply", "--file", &file(&server, "queues.yaml", text)]).ok();
+    assert!(applied.starts_with("~ q: lease \"30s\" -> \"2m\"\n"), "{applied}");
+}
+
+#[test]
+fn followers_leave_a_queue_before_it_can_no_longer_be_followed() {
+    let server = Server::in_memory();
+    let text = "queues: {a: {mode: latest}, b: {mode: latest, follow: {queue: a}}, d: {mode: latest, follow: {queue: b}}}";
+    server.run(&["apply", "--file", &file(&server, "queues.yaml", text)]).ok();
+    let text = "queues: {a: {mode: keys}, b: {mode: keys}, c: {mode: latest}, d: {mode: latest, follow: {queue: c}}}";
+    let moved = server.run(&["apply", "--file", &file(&server, "queues.yaml", text)]).ok();
+    assert!(moved.ends_with("1 new, 3 changed, 0 as before\n"), "{moved}");
+    assert_eq!(settings(&server, "d")["follow"]["queue"], "c");
 }
