@@ -592,12 +592,6 @@ impl State {
         }
         Ok(None)
     }
-
-    fn take_from_bucket(&mut self, rate_limited: bool, at: Time) {
-        if rate_limited {
-            self.bucket = self.config.rate_limiter.wait("", 1, self.bucket, at).1;
-        }
-    }
 }
 
 const NO_ENTRY: Reason = "the key has no entry";

@@ -18,7 +18,7 @@ pub use self::backfill::Backfill;
 use self::tombstones::Tombstones;
 pub use self::tombstones::{Tombstone, TombstoneLimits};
 use super::apply::Applied;
-use super::event::Event;
+use super::event::{Event, EventKind};
 use super::id::{Rv, Slot, Source};
 use super::key::Key;
 use super::lives::Stray;
@@ -171,7 +171,11 @@ impl Feeds {
         let Some(entry) = event.kind.key().and_then(|key| state.table.get(key.as_str())) else {
             return Some(LastObject { latest: deleted, known: None });
         };
-        let leased = entry.leased.newest().map(|delta| (delta.object.clone(), delta.final_state_unknown));
+        let acknowledged = match &event.kind {
+            EventKind::Progressed { through, .. } => entry.leased.iter().find(|delta| delta.rv == *through),
+            _ => entry.leased.newest(),
+        };
+        let leased = acknowledged.map(|delta| (delta.object.clone(), delta.final_state_unknown));
         let latest = deleted.or_else(|| entry.newest_object().map(|object| (object.clone(), false)));
         Some(LastObject { latest, known: leased })
     }

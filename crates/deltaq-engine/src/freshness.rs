@@ -35,7 +35,9 @@ impl State {
     /// Updates the oldest unacknowledged change of the event's key.
     pub(super) fn track_changes(&mut self, slot: Slot, before: Changes, kind: &EventKind, id: EventId) {
         let Some(entry) = self.table.at_mut(slot) else { return };
-        let oldest_delta = entry.oldest_delta().map(Delta::event);
+        let oldest_delta = entry.oldest_delta();
+        let has_merged = oldest_delta.is_some_and(|delta| delta.coalesced > 0);
+        let oldest_delta = oldest_delta.map(Delta::event);
         let state = &mut entry.schedule_state;
         let arrives = matches!(kind, EventKind::Appended(_) | EventKind::Queued(_));
         if let Place::Leased(lease) = &mut state.place {
@@ -53,6 +55,8 @@ impl State {
             match acknowledged(kind, state.failures) {
                 // If there is no later change, a delay has outlasted the lease. The age of its change begins at this event.
                 Acknowledged::Lease => before.later.or(Some(id)),
+                // A change that was merged into the oldest of the others may be older than it.
+                Acknowledged::Part if has_merged => before.oldest,
                 Acknowledged::Part => oldest_delta,
                 Acknowledged::Nothing => before.oldest.or(arrives.then_some(id)),
             }

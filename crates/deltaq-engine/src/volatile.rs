@@ -37,7 +37,7 @@ pub(super) struct Volatile {
     pub(super) seeding: Option<Seeding>,
     /// The sequence that the next event carries. Set only inside a command.
     pub(super) sequence: Option<Sequence>,
-    /// Leases of this life that a repeated pop was answered with. Some of them may have ended.
+    /// Leases of this life that a repeated pop was answered with, or whose worker has acknowledged a part. Some of them may have ended.
     pub(super) repeated: HashSet<Token>,
     /// The memory that the next commands may take.
     pub(super) room: Room,

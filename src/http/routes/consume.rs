@@ -24,7 +24,9 @@ use crate::http::gate::in_flight::CountedReply;
 use crate::http::gate::limits::{DELAY_MAX, LEASE_MAX, LEASE_MIN, POP_MAX};
 use crate::http::node;
 use crate::http::openapi::params::{InQueue, PopQuery};
-use crate::http::openapi::responses::{Always, Conflict, Full, OfBody, OfQueue, OtherListener};
+use crate::http::openapi::responses::{
+    Always, Conflict, Full, OfBody, OfQueue, OtherListener, Unprocessable,
+};
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::RequestCounts;
 use crate::http::reply::delivery::{DeliveryBody, Leases};
@@ -155,7 +157,7 @@ fn read_with(text: Option<&str>) -> Result<(bool, bool), Problem> {
     request_body(content = SettleBody),
     responses(
         (status = 200, description = "The result for each lease.", body = SettledList),
-        Always, OfQueue, OfBody, Conflict,
+        Always, OfQueue, OfBody, Conflict, Unprocessable,
     )
 )]
 pub(in crate::http) async fn settle(
@@ -177,7 +179,7 @@ macro_rules! settle_in_one_way {
             request_body(content = LeasesBody),
             responses(
                 (status = 200, description = "The result for each lease.", body = SettledList),
-                Always, OfQueue, OfBody, Conflict,
+                Always, OfQueue, OfBody, Conflict, Unprocessable,
             )
         )]
         pub(in crate::http) async fn $name(call: QueueCall) -> Result<Reply<SettledList>, Problem> {

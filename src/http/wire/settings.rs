@@ -210,25 +210,36 @@ impl Given {
             GivenSchema::Set(schema) => Some(schema.clone()),
         };
         let next = keeping_rules(self.read(document, schema, defaults)?, current);
-        self.check_debounce_stays(&next, current, defaults)?;
+        self.check_stays(&next, current, defaults)?;
         Ok(next)
     }
 
-    /// Refuses a change of the mode that would remove the debounce of the queue.
-    fn check_debounce_stays(
-        &self,
-        next: &Config,
-        current: &Config,
-        defaults: &Config,
-    ) -> Result<(), Problem> {
-        let is_own = current.debounce.is_some() && current.debounce != defaults.debounce;
-        if !is_own || next.debounce.is_some() || self.members.contains_key("debounce") {
-            return Ok(());
+    /// Refuses a change of the mode that would remove the debounce or the groups of the queue.
+    fn check_stays(&self, next: &Config, current: &Config, defaults: &Config) -> Result<(), Problem> {
+        let has_own_debounce = current.debounce.is_some() && current.debounce != defaults.debounce;
+        let has_own_groups = current.groups.is_some() && current.groups != defaults.groups;
+        for (name, is_lost, why) in [
+            (
+                "debounce",
+                has_own_debounce && next.debounce.is_none(),
+                "a queue of mode events has no debounce",
+            ),
+            (
+                "groups",
+                has_own_groups && next.groups.is_none(),
+                "a queue of mode keys has groups by key_prefix only",
+            ),
+        ] {
+            if is_lost && !self.members.contains_key(name) {
+                let detail = format!(
+                    "{why}, and this PATCH would remove that setting of the queue; nothing was changed"
+                );
+                return Err(Problem::new(Code::WouldRemove, detail)
+                    .hint(format!("PATCH {name} to null as well to remove it"))
+                    .with("fields", vec![name]));
+            }
         }
-        let detail = "a queue of mode events has no debounce, and this PATCH would remove that of the queue; nothing was changed";
-        Err(Problem::new(Code::WouldRemove, detail)
-            .hint("PATCH debounce to null as well to remove it")
-            .with("fields", vec!["debounce"]))
+        Ok(())
     }
 
     /// The settings in a complete document.

@@ -392,6 +392,19 @@ async fn a_put_beside_deletions_creates_the_queue() {
 }
 
 #[tokio::test]
+async fn a_patch_of_the_mode_removes_no_groups() {
+    let service = Service::start().await;
+    put(&service, json!({"groups": {"by": "/tenant", "max_leased": 2}})).await.ok();
+    let refused = patch(&service, json!({"mode": "keys"})).await.problem("would-remove");
+    assert_eq!(refused["fields"], json!(["groups"]));
+    let changed = patch(&service, json!({"mode": "keys", "groups": null})).await.ok();
+    assert_eq!(
+        (&changed["settings"]["mode"], &changed["settings"]["groups"]),
+        (&json!("keys"), &Value::Null)
+    );
+}
+
+#[tokio::test]
 async fn a_plan_is_what_a_put_makes_and_changes_nothing() {
     let service = Service::start().await;
     let plan = async |settings: Value| service.call("POST", "/v1/queues/q/settings/plan", &settings).await;

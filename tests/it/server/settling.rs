@@ -217,6 +217,20 @@ async fn a_part_of_a_lease_is_acknowledged() {
 }
 
 #[tokio::test]
+async fn a_hold_goes_with_a_part_that_is_everything() {
+    let service = Service::start().await;
+    service.post(&format!("{QUEUE}/add"), &object("k")).await.ok();
+    let popped = service.post(&format!("{QUEUE}/pop"), &Value::Null).await.ok();
+    let through = popped["items"][0]["deltas"][0]["resource_version"].clone();
+    let hold = json!({"scope": "queue", "for": "30s"});
+    let release = json!({"lease_id": lease(&popped, 0), "through": through, "hold": hold});
+    let settled = service.post(&format!("{QUEUE}/release"), &release).await.ok();
+    assert!(settled["settled"][0]["held_until"].is_string(), "{settled}");
+    assert!(service.get(&format!("{QUEUE}/status")).await.ok()["held_until"].is_string());
+    assert_eq!(service.get(&format!("{QUEUE}/known/k")).await.status, 200);
+}
+
+#[tokio::test]
 async fn only_mode_delta_has_parts_of_a_lease() {
     let service = Service::start().await;
     for mode in ["latest", "events"] {

@@ -50,6 +50,7 @@ impl State {
     /// Begins a life. No worker could reach the queue since its last event. A replay may go on behind it, with keys in a later state.
     pub(super) fn recover_groups(&mut self, rv: Rv, at: Time) {
         self.restored_groups.retain(|(_, changed, _)| *changed > rv);
+        self.restored_groups.shrink_to_fit();
         if let Some(groups) = &mut self.schedule.groups {
             groups.skip(at.since(self.last_at));
         }

@@ -9,6 +9,7 @@ use crate::known::{Known, set_known};
 use crate::schedule::EventId;
 use crate::state::State;
 use crate::table::Entry;
+use crate::time::Time;
 
 impl State {
     pub(super) fn apply_settled(
@@ -174,5 +175,10 @@ impl State {
         let entry = self.table.at(slot).ok_or(NO_ENTRY)?;
         let lease = entry.schedule_state.lease().filter(|lease| lease.token == token).ok_or(NO_LEASE)?;
         self.pops.end(lease).then_some(()).ok_or("the lease is not among those of its pop")
+    }
+    pub(super) fn take_from_bucket(&mut self, rate_limited: bool, at: Time) {
+        if rate_limited {
+            self.bucket = self.config.rate_limiter.wait("", 1, self.bucket, at).1;
+        }
     }
 }

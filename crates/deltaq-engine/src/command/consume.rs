@@ -143,17 +143,18 @@ impl Queue {
         let entries = leased.map(|(_, slot)| self.state().entry(slot));
         let own = entries.filter(|entry| entry.lease().pop_id == pop.id);
         let items: Vec<Item> = own.map(|entry| self.item(entry, pop, Duration::ZERO)).collect();
-        self.note_repeated(&items);
+        self.confirm_leases(items.iter().map(|item| item.token));
         items
     }
 
-    fn note_repeated(&mut self, items: &[Item]) {
+    /// Notes that workers have these leases, so that they can't be undelivered any more.
+    fn confirm_leases(&mut self, tokens: impl Iterator<Item = Token>) {
         let mut repeated = std::mem::take(&mut self.volatile.repeated);
         let leased = &self.state().schedule;
         if repeated.len() > leased.leased_len() {
             repeated.retain(|token| leased.leased_at(*token).is_some());
         }
-        repeated.extend(items.iter().map(|item| item.token));
+        repeated.extend(tokens);
         self.volatile.repeated = repeated;
     }
 
@@ -233,14 +234,18 @@ impl Queue {
             let found = entry.leased.iter().find(|delta| delta.rv == part.through);
             let Some(delta) = found else { return Settled::NotLeased };
             if delta.rv == newest.rv {
-                self.end_lease(now, slot, Ending::Acked);
-                return Settled::Ok { worked, failed: None };
+                let how = match part.rest {
+                    Some(How::Hold { length, .. }) => How::Hold { acks: true, length },
+                    _ => How::Ack,
+                };
+                return self.settle_one(now, &Settle { token, how });
             }
             Some(delta.clone())
         };
         if let Some(delta) = &acknowledged {
             let key = entry.key.clone();
             self.remember_acknowledged(now, slot, delta);
+            self.confirm_leases(std::iter::once(token));
             self.emit_at(now, Some(slot), EventKind::Progressed { key, token, through: part.through });
         }
         let how = match &part.rest {

@@ -103,7 +103,7 @@ fn the_settings_of_a_server_are_a_file() {
 fn a_wrong_file_changes_nothing_and_is_named() {
     let server = Server::in_memory();
     for (name, text, parts) in [
-        ("empty.yaml", "", &["empty.yaml", "queues"][..]),
+        ("empty.yaml", "", &["empty.yaml", "unexpected end of input"][..]),
         ("none.yaml", "queues: {}", &["it names no queue"]),
         ("twice.yaml", "queues:\n  a: {}\n  b: {}\n  a: {}\n", &["twice.yaml", "4"]),
         ("other.json", r#"{"queues":{"a":{}},"sources":{}}"#, &["other.json", "sources"]),

@@ -38,7 +38,11 @@ impl Model {
             }
             Some(place) if place + 1 == item.leased.len() => {
                 self.hit("a partial ack of everything");
-                return self.settle_one(now, token, &How::Ack);
+                let how = match &part.rest {
+                    Some(How::Hold { length, .. }) => How::Hold { acks: true, length: *length },
+                    _ => How::Ack,
+                };
+                return self.settle_one(now, token, &how);
             }
             Some(place) => self.acknowledge_part(now, key, place + 1),
         }
@@ -74,13 +78,14 @@ impl Model {
             });
         }
         item.initial_pending = item.initial_pending.filter(|pending| *pending > through);
-        // Changes that were merged into the oldest delta of the rest are as old as that delta.
-        let oldest = item.leased[0].rv;
+        // A change that was merged into the oldest delta of the rest is not acknowledged, and which one it is nobody knows.
+        let oldest = if item.leased[0].coalesced > 0 { 0 } else { item.leased[0].rv };
         let before = item.changes.len();
         item.changes.retain(|change| change.0 >= oldest);
         let gone = before - item.changes.len();
         (item.attempt, item.failures, item.last_error) = (1, 0, None);
         let Place::Leased(lease) = &mut item.place else { panic!("{key} is not leased") };
         lease.changes -= gone;
+        lease.may_return = false;
     }
 }

@@ -98,3 +98,32 @@ fn a_delta_that_is_not_leased_changes_nothing() {
     assert_eq!(fixture.settle(item.token, part(newest, Some(nack()))), Settled::Repeated);
     assert!(matches!(fixture.settle(item.token, nack()), Settled::Stale { .. }));
 }
+
+#[test]
+fn a_worker_that_acknowledged_a_part_has_its_lease() {
+    let mut fixture = Fixture::new();
+    fixture.produce([added("a", 1), added("b", 1)]).expect("no refusal");
+    fixture.call(updated("a", 2));
+    let item = fixture.pop();
+    let through = item.deltas.first().expect("a delta").rv;
+    assert!(matches!(fixture.settle(item.token, part(through, None)), Settled::Ok { .. }));
+    fixture.queue.return_undelivered(fixture.now(), &[item.token]);
+    fixture.commit_and_check();
+    assert_eq!(fixture.place("a"), "leased");
+}
+
+#[test]
+fn a_change_that_was_merged_into_the_rest_is_not_acknowledged() {
+    let mut fixture = Fixture::with(|config| config.max_deltas_per_key = 2);
+    fixture.call(added("a", 1));
+    let first = fixture.queue.resource_version();
+    fixture.call(updated("a", 2));
+    fixture.call(updated("a", 3));
+    let item = fixture.pop();
+    assert_eq!(versions(&item), [1, 3]);
+    let through = item.deltas.first().expect("a delta").rv;
+    assert!(matches!(fixture.settle(item.token, part(through, None)), Settled::Ok { .. }));
+    assert!(fixture.queue.acknowledged_up_to() < first, "change 2 is in the lease");
+    assert!(matches!(fixture.settle(item.token, How::Ack), Settled::Ok { .. }));
+    assert!(fixture.queue.acknowledged_up_to() > first);
+}
