@@ -354,6 +354,7 @@ func callsThatRead(ctx context.Context, q *deltaq.Queue) []error {
 	do(q.ViewPage(ctx, deltaq.Known, &deltaq.ViewOptions{Index: "by_city", Value: "Rome", Wait: 10 * time.Second}))
 	_, _, err := q.LatestObject(ctx, "e", nil)
 	do(nil, err)
+	do(q.Groups(ctx, ""))
 	do(first(q.Indexes(ctx, nil)), nil)
 	do(nil, firstError(q.IndexValues(ctx, "by_city", "R", nil)))
 	do(nil, firstError(q.Sources(ctx, nil)))

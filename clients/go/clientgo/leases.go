@@ -67,11 +67,12 @@ func (q *Queue) startPop() {
 		return
 	}
 	q.asked += free
-	go q.pop(free)
+	q.begun++
+	go q.pop(q.begun, free)
 }
 
-// pop pops until there is a reply. Its repeats have the same id, and so the same leases.
-func (q *Queue) pop(count int) {
+// pop is the pop of this number, which pops until there is a reply. Its repeats have the same id, and so the same leases.
+func (q *Queue) pop(number, count int) {
 	options := &deltaq.PopOptions{Wait: waitMax, Max: count, LeaseDuration: q.options.LeaseDuration, Worker: q.options.Name, ID: newID()}
 	for failures := 1; ; failures++ {
 		err := q.prepare()
@@ -103,7 +104,7 @@ func (q *Queue) pop(count int) {
 		}
 		if isClosed || !q.pause(q.taking, "pop", failures, err) {
 			q.mutex.Lock()
-			q.closed++
+			q.refused = max(q.refused, number)
 			q.asked -= count
 			q.changed.Broadcast()
 			q.mutex.Unlock()

@@ -66,8 +66,8 @@ type Queue struct {
 	delivered []*held
 	// waiting is the number of calls of Get that wait, and asked the number of keys that running pops may bring.
 	waiting, asked int
-	// closed counts the pops that the closed queue has refused.
-	closed int
+	// begun counts the pops, and refused is the number of the newest one that the closed queue has refused.
+	begun, refused int
 
 	// pending are the changes of keys that no call has yet, in the order of names; sending are those of the running calls.
 	pending map[string]*pending
@@ -196,7 +196,8 @@ func (q *Queue) Get() (key string, shutdown bool) {
 	defer q.mutex.Unlock()
 	q.waiting++
 	defer func() { q.waiting-- }()
-	closed := q.closed
+	// A pop that began before this call may have been refused before a Done made its key ready again.
+	begun := q.begun
 	for {
 		if q.ctx.Err() != nil || (q.isShuttingDown && !q.options.Exclusive) {
 			return "", true
@@ -204,7 +205,7 @@ func (q *Queue) Get() (key string, shutdown bool) {
 		if held := q.take(); held != nil {
 			return held.key, false
 		}
-		if q.isShuttingDown && q.closed > closed {
+		if q.isShuttingDown && q.refused > begun {
 			return "", true
 		}
 		q.startPop()

@@ -147,7 +147,8 @@ pub struct SettleBody {
     pub settle: Vec<SettleCall>,
 }
 
-/// Declares the options of the calls that settle leases, each with the ways to settle that accept it.
+/// Declares the options of the calls that settle leases, each with the ways to settle that accept it. A call may have thousands of entries, so the
+/// rare options are pointers.
 macro_rules! settle_options {
     ($($(#[doc = $doc:literal])* $option:ident: $type:ty as $schema:ty, $read:literal goes with $($how:ident)+;)*) => {
         /// The body of a call that settles all its leases in one way: exactly one of `lease_id` and `lease_ids`, and options.
@@ -234,10 +235,10 @@ settle_options! {
     /// Only with nack and reject: the reason.
     error: Box<str> as terms::Failure, "strict::optional_text" goes with Nack Reject;
     /// Only with ack and release: nothing of the queue is delivered for a time, because the target of the work asks for it.
-    hold: Hold as Hold, "strict::object" goes with Ack Release;
+    hold: Box<Hold> as Hold, "strict::object" goes with Ack Release;
     /// Only with ack, nack and release, in mode delta and with one lease: the number of a leased delta. The deltas up to it are acknowledged, and only the others are
     /// settled in the given way; with ack they are delivered again at once.
-    through: u64 as terms::Count, "strict::whole" goes with Ack Nack Release;
+    through: Box<u64> as terms::Count, "strict::boxed_whole" goes with Ack Nack Release;
     /// Only with ack and `through`: true if the lease continues with the other deltas. False is the same as absent.
     keep: bool as bool, "strict::raised_flag" goes with Ack;
     /// Only with extend: the time from now to the new deadlines; by default the queue's setting.
@@ -256,6 +257,13 @@ pub struct Hold {
     #[serde(rename = "for", deserialize_with = "strict::text")]
     #[schema(value_type = terms::HoldLength)]
     pub length: Box<str>,
+}
+
+impl From<String> for Box<Hold> {
+    /// A hold of the queue for a duration.
+    fn from(length: String) -> Self {
+        Self::new(length.into())
+    }
 }
 
 /// What a hold concerns.

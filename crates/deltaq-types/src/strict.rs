@@ -245,6 +245,11 @@ pub(crate) fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
     })
 }
 
+/// Reads a whole number that takes only a pointer where it is absent.
+pub(crate) fn boxed_whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<u64>>, D::Error> {
+    Ok(whole(deserializer)?.map(Box::new))
+}
+
 #[cfg(test)]
 mod tests {
     use std::fmt::Debug;

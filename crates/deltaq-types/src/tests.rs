@@ -112,7 +112,7 @@ fn each_option_goes_with_some_ways_to_settle() {
             delay: Some("1s".into()),
             floor: Some(true),
             error: Some("no".into()),
-            hold: Some(Hold::from("1s".to_owned())),
+            hold: Some("1s".to_owned().into()),
             lease_duration: Some("1m".into()),
             ..LeasesBody::default()
         };

@@ -59,8 +59,8 @@ enum Action {
     Keep,
 }
 
-/// The plan for a queue.
-struct Plan {
+/// What the file does to a queue.
+struct QueuePlan {
     name: Name,
     /// The settings of the file.
     given: Map<String, Value>,
@@ -98,7 +98,7 @@ impl Execute for Apply {
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
         let queues = file::read(&self.file)?;
         let planned = stream::iter(queues).map(|(name, given)| plan(session, name, given));
-        let plans: Vec<Plan> = planned.buffered(AT_ONCE).try_collect().await?;
+        let plans: Vec<QueuePlan> = planned.buffered(AT_ONCE).try_collect().await?;
         if self.dry_run {
             // A reader that has closed the pipe hides no result.
             let printed = print(session, plans.iter());
@@ -113,16 +113,16 @@ impl Execute for Apply {
 }
 
 /// Asks the server what the settings of the file would change.
-async fn plan(session: &Session, name: Name, given: Map<String, Value>) -> Result<Plan, Failure> {
+async fn plan(session: &Session, name: Name, given: Map<String, Value>) -> Result<QueuePlan, Failure> {
     let at = |source| Failure::At { place: format!("queue {name}"), source };
     let call = session.on_queue("plan_settings", &name)?.json(&given).repeatable();
     let plan: SettingsPlan = session.client.fetch(call).await.map_err(at)?;
     let changes = plan.current.as_ref().map(|current| changes(current, &plan.planned)).unwrap_or_default();
-    Ok(Plan { name, given, plan, changes })
+    Ok(QueuePlan { name, given, plan, changes })
 }
 
 /// Makes the changes, queues before their followers. After a failure, no further change begins.
-async fn apply(session: &Session, plans: &[Plan]) -> Result<(), Failure> {
+async fn apply(session: &Session, plans: &[QueuePlan]) -> Result<(), Failure> {
     let has_failed = Cell::new(false);
     let (mut done, mut failures, mut left) = (Vec::new(), Vec::new(), Vec::new());
     for level in levels(plans) {
@@ -164,21 +164,21 @@ fn shortened(names: &[&str]) -> String {
 
 /// The plans in groups. The queues that a queue follows are in an earlier group. A queue that can't be followed any more is in the last
 /// groups, because its followers must have left it before.
-fn levels(plans: &[Plan]) -> Vec<Vec<&Plan>> {
-    let by_name: BTreeMap<&str, &Plan> = plans.iter().map(|plan| (plan.name.as_str(), plan)).collect();
+fn levels(plans: &[QueuePlan]) -> Vec<Vec<&QueuePlan>> {
+    let by_name: BTreeMap<&str, &QueuePlan> = plans.iter().map(|plan| (plan.name.as_str(), plan)).collect();
     // The server refuses a cycle, so the order of its queues does not matter.
-    let depth = |plan: &Plan, followed: fn(&Plan) -> Option<&str>| {
+    let depth = |plan: &QueuePlan, followed: fn(&QueuePlan) -> Option<&str>| {
         let next = |name: &&str| {
             by_name.get(name).and_then(|plan| followed(plan)).filter(|name| by_name.contains_key(name))
         };
         std::iter::successors(next(&plan.name.as_str()), next).take(plans.len()).count()
     };
-    let mut levels: BTreeMap<(bool, usize), Vec<&Plan>> = BTreeMap::new();
+    let mut levels: BTreeMap<(bool, usize), Vec<&QueuePlan>> = BTreeMap::new();
     for plan in plans {
         let level = if plan.ends_followers() {
-            (true, plans.len() - depth(plan, Plan::follows_now))
+            (true, plans.len() - depth(plan, QueuePlan::follows_now))
         } else {
-            (false, depth(plan, Plan::will_follow))
+            (false, depth(plan, QueuePlan::will_follow))
         };
         levels.entry(level).or_default().push(plan);
     }
@@ -190,7 +190,7 @@ fn followed(settings: &Map<String, Value>) -> Option<&str> {
     settings.get("follow")?.get("queue")?.as_str()
 }
 
-impl Plan {
+impl QueuePlan {
     fn follows_now(&self) -> Option<&str> {
         self.plan.current.as_ref().and_then(followed)
     }
@@ -255,8 +255,8 @@ impl Plan {
 }
 
 /// Prints what is done to each queue.
-fn print<'p>(session: &Session, plans: impl Iterator<Item = &'p Plan> + Clone) -> Result<(), Failure> {
-    let document = |plan: &'p Plan| PlanDocument {
+fn print<'p>(session: &Session, plans: impl Iterator<Item = &'p QueuePlan> + Clone) -> Result<(), Failure> {
+    let document = |plan: &'p QueuePlan| PlanDocument {
         name: plan.name.as_str(),
         action: plan.action(),
         changes: &plan.changes,
@@ -264,14 +264,15 @@ fn print<'p>(session: &Session, plans: impl Iterator<Item = &'p Plan> + Clone) -
     match session.output.format() {
         Format::Table => {
             let count = |action| plans.clone().filter(|plan| plan.action() == action).count();
-            let lines: String = plans.clone().map(Plan::line).collect();
+            let lines: String = plans.clone().map(QueuePlan::line).collect();
             let (created, changed) = (count(Action::Create), count(Action::Change));
             let kept = count(Action::Keep);
             Output::text(&format!("{lines}{created} new, {changed} changed, {kept} as before\n"))
         }
         Format::Name => {
             let differing = plans.filter(|plan| plan.action() != Action::Keep);
-            Output::text(&differing.map(|plan| format!("{}\n", plan.name)).collect::<String>())
+            let names: Vec<&str> = differing.map(|plan| plan.name.as_str()).collect();
+            Output::text(&names.iter().flat_map(|name| [*name, "\n"]).collect::<String>())
         }
         Format::Json | Format::Ndjson => {
             let queues: Vec<_> = plans.map(document).collect();

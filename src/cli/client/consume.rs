@@ -127,7 +127,7 @@ macro_rules! settling {
                 let options = LeasesBody {
                     $($member: self.$flag.as_ref().map(|value| value.to_string().into()),)*
                     $($($switch: self.$switch.then_some(true),)*)?
-                    $($number: self.$number,)?
+                    $($number: self.$number.map(Box::new),)?
                     ..LeasesBody::default()
                 };
                 settle(session, $operation, &self.leases, options).await

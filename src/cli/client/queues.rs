@@ -261,10 +261,10 @@ impl Execute for ShowSettings {
         let (rows, unavailable) = all::<NamedSettings>(session, call).await?;
         let queues: BTreeMap<String, Box<RawValue>> =
             rows.into_iter().map(|row| (row.name, row.settings)).collect();
-        let names: String = queues.keys().map(|name| format!("{name}\n")).collect();
+        let names = queues.keys().map(String::as_str).collect::<Vec<_>>().join("\n");
         let text = to_raw_value(&BTreeMap::from([("queues", queues)]));
         let text = text.map_err(|error| Failure::Other(format!("can't print the settings: {error}")))?;
-        session.output.json_document(&text, names.trim_end())?;
+        session.output.json_document(&text, &names)?;
         check_complete(&unavailable)
     }
 }

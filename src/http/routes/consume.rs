@@ -326,7 +326,7 @@ fn read_settle(
     let lease = length("lease_duration", call.lease_duration, LEASE_MIN..=LEASE_MAX)?;
     call.error.as_deref().map(check_error).transpose().map_err(|wrong| wrong.field("error"))?;
     let error = call.error.map(Arc::from);
-    let through = call.through.map(Rv::new);
+    let through = call.through.map(|through| Rv::new(*through));
     if through.is_some() && ids.len() != 1 {
         return Err(wrong("through", "through goes with one lease only".to_owned()));
     }

@@ -247,7 +247,7 @@ fn settle_call(settle: &Settle, numbers: &impl Numbers) -> SettleCall {
         floor: (option("floor").as_deref() == Some("true")).then_some(true),
         error: option("error").map(Into::into),
         hold: option("hold").map(Into::into),
-        through: settle.options.number("through").map(|number| numbers.version(number)),
+        through: settle.options.number("through").map(|number| Box::new(numbers.version(number))),
         keep: (option("keep").as_deref() == Some("true")).then_some(true),
         lease_duration: option("lease_duration").map(Into::into),
         ..SettleCall::new(numbers.lease(settle.lease), how)

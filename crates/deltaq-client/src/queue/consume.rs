@@ -238,7 +238,7 @@ fn text(duration: Duration) -> Box<str> {
 }
 
 /// A hold of the queue, cut to the longest one.
-pub(crate) fn hold(length: Duration) -> Hold {
+pub(crate) fn hold(length: Duration) -> Box<Hold> {
     format(length.min(Duration::from_secs(HOLD_SECS_MAX))).into()
 }
 

@@ -156,6 +156,8 @@ impl<'de> Deserialize<'de> for Document {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use serde_json::json;
 
     use super::*;
@@ -197,10 +199,10 @@ mod tests {
         let mut bomb = "queues:\n  a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
         for level in 1..9 {
             let aliases = vec![format!("*a{}", level - 1); 10].join(", ");
-            bomb.push_str(&format!("  a{level}: &a{level} [{aliases}]\n"));
+            writeln!(bomb, "  a{level}: &a{level} [{aliases}]").expect("a string grows");
         }
         assert!(parsed(&bomb).is_err());
-        let usual = (1..1_000).map(|number| format!("  q{number}: *default\n")).collect::<String>();
+        let usual = (1..1_000).fold(String::new(), |text, number| text + &format!("  q{number}: *default\n"));
         let usual = parsed(&format!("queues:\n  q0: &default {{lease: 1m}}\n{usual}")).unwrap();
         assert_eq!((usual.as_object().unwrap().len(), &usual["q999"]["lease"]), (1_000, &json!("1m")));
         let date = toml::from_str::<File>("[queues.a]\nlease = 2026-01-01\n").err().unwrap().to_string();

@@ -310,6 +310,7 @@ class Queue:
     discard = _method(calls.discard)
     put_settings = _method(calls.put_settings)
     patch_settings = _method(calls.patch_settings)
+    plan_settings = _method(calls.plan_settings)
     settings = _method(calls.settings)
     get = _method(calls.get)
     status = _method(calls.status)

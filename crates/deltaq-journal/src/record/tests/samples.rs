@@ -142,6 +142,7 @@ pub(super) fn kinds() -> Vec<EventKind> {
     let leased = Leased { key: key(), deadline: at(60), worker: None, pop_id: None, charged: None };
     let queued = Queued { key: key(), due: None, rate_limited: false, head_start: HeadStart::NONE };
     let ended = ReplaceEnded { source: None, first: false, aborted: true, counts: ReplaceCounts::default() };
+    let full = ReplaceEnded { source: Some(erp.clone()), first: true, aborted: false, counts: counts() };
     let mut kinds = appends();
     kinds.extend([
         EventKind::Queued(queued.clone()),
@@ -194,12 +195,7 @@ pub(super) fn kinds() -> Vec<EventKind> {
         EventKind::ReplaceStarted { source: None, first: false },
         EventKind::ReplaceStarted { source: Some(erp.clone()), first: true },
         EventKind::ReplaceEnded(ended.clone()),
-        EventKind::ReplaceEnded(ReplaceEnded {
-            source: Some(erp),
-            first: true,
-            aborted: false,
-            counts: counts(),
-        }),
+        EventKind::ReplaceEnded(full),
         EventKind::Followed { position: position(FollowPhase::List { since: Rv::new(30) }) },
         EventKind::Followed { position: position(FollowPhase::Sweep { since: Rv::new(30) }) },
         EventKind::Followed { position: position(FollowPhase::Changes) },
