@@ -102,7 +102,7 @@ impl Queue {
     /// # Errors
     /// The call failed. Leases that had already ended are not an error, and hold nothing.
     pub async fn ack_and_hold(&self, lease_ids: &[&str], length: Duration) -> Result<SettledList, Error> {
-        self.results("ack", &LeasesBody { hold: Some(hold(length)), ..leases(lease_ids) }).await
+        self.results("ack", &LeasesBody { hold: Some(Box::new(hold(length))), ..leases(lease_ids) }).await
     }
 
     /// Mode keys: ends leases, and keeps the failures of their keys. With `delay`, the keys are added again after that time.
@@ -152,7 +152,7 @@ impl Queue {
     /// # Errors
     /// The call failed. Leases that had already ended are not an error, and hold nothing.
     pub async fn release_and_hold(&self, lease_ids: &[&str], length: Duration) -> Result<SettledList, Error> {
-        self.results("release", &LeasesBody { hold: Some(hold(length)), ..leases(lease_ids) }).await
+        self.results("release", &LeasesBody { hold: Some(Box::new(hold(length))), ..leases(lease_ids) }).await
     }
 
     /// Sets the deadlines of leases to now plus `lease_duration`, which defaults to the setting of the queue.
@@ -238,7 +238,7 @@ fn text(duration: Duration) -> Box<str> {
 }
 
 /// A hold of the queue, cut to the longest one.
-pub(crate) fn hold(length: Duration) -> Box<Hold> {
+pub(crate) fn hold(length: Duration) -> Hold {
     format(length.min(Duration::from_secs(HOLD_SECS_MAX))).into()
 }
 

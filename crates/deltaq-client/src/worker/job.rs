@@ -149,7 +149,7 @@ impl Outcome {
             Self::Nack { delay, floor, error } => (SettleAs::Nack, delay, floor, error),
             Self::Reject { error } => (SettleAs::Reject, None, false, error),
             Self::Hold { acks, length } => {
-                held = Some(hold(length));
+                held = Some(Box::new(hold(length)));
                 (if acks { SettleAs::Ack } else { SettleAs::Release }, None, false, None)
             }
             Self::Done { delay } => (SettleAs::Done, delay, false, None),
