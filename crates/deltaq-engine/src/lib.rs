@@ -18,8 +18,9 @@
 //!   a new change (Added, Updated, Deleted, Replaced) makes a delayed or parked key ready; so does redrive <'
 //! ```
 //!
-//! A worker may acknowledge the older deltas of its lease; the key then stays leased, or goes where a settle of the others leads. An absent key may still have a known object or a failure count. A lease whose reply could not be written ends as
-//! `Undelivered`: the key returns to its former position, as if the lease had never existed.
+//! An absent key may still have a known object or a failure count. A lease whose reply could not be written ends as
+//! `Undelivered`: the key returns to its former position, as if the lease had never existed. A worker may acknowledge
+//! the older deltas of its lease; the key then stays leased, or goes where a settle of the others leads.
 //!
 //! The engine has three parts, each testable alone: the [`schedule`] (client-go's workqueue with leases: which key may be
 //! delivered, when, and which worker holds it), the [`delta`] lists (the changes of each key), and the [`known`] objects

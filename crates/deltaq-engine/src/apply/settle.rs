@@ -176,6 +176,7 @@ impl State {
         let lease = entry.schedule_state.lease().filter(|lease| lease.token == token).ok_or(NO_LEASE)?;
         self.pops.end(lease).then_some(()).ok_or("the lease is not among those of its pop")
     }
+
     pub(super) fn take_from_bucket(&mut self, rate_limited: bool, at: Time) {
         if rate_limited {
             self.bucket = self.config.rate_limiter.wait("", 1, self.bucket, at).1;
