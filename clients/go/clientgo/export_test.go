@@ -9,6 +9,13 @@ func (q *Queue) Sizes() (changes, leases int) {
 	return len(q.names) + len(q.sending), len(q.leases)
 }
 
+// Refused returns the number of the newest pop that the closed queue has refused.
+func (q *Queue) Refused() int {
+	q.mutex.Lock()
+	defer q.mutex.Unlock()
+	return q.refused
+}
+
 // Checked returns why the last check has failed.
 func (q *Queue) Checked() error {
 	q.mutex.Lock()

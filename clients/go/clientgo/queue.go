@@ -205,10 +205,13 @@ func (q *Queue) Get() (key string, shutdown bool) {
 		if held := q.take(); held != nil {
 			return held.key, false
 		}
-		if q.isShuttingDown && q.refused > begun {
+		switch {
+		case !q.isShuttingDown || q.refused <= begun:
+			q.startPop()
+		case q.asked == 0:
 			return "", true
 		}
-		q.startPop()
+		// Otherwise an earlier pop may still bring a key.
 		q.changed.Wait()
 	}
 }

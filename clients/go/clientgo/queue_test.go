@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -393,4 +396,55 @@ func TestAnExclusiveQueueEndsAsThatOfClientGo(t *testing.T) {
 	again := workqueue(t, server, &clientgo.Options{Exclusive: true})
 	again.Add("d")
 	get(t, again, "d")
+}
+
+// late holds back the reply to the first pop.
+type late struct {
+	next      http.RoundTripper
+	isHeld    atomic.Bool
+	isReplied atomic.Bool
+	released  chan struct{}
+}
+
+func (l *late) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := l.next.RoundTrip(request)
+	if strings.HasSuffix(request.URL.Path, "/pop") && !l.isHeld.Swap(true) {
+		l.isReplied.Store(true)
+		<-l.released
+	}
+	return response, err
+}
+
+func TestTheEndWaitsForEarlierPops(t *testing.T) {
+	server := queue(t)
+	transport := &late{released: make(chan struct{})}
+	client, err := deltaq.New(url, &deltaq.Options{WrapTransport: func(next http.RoundTripper) http.RoundTripper {
+		transport.next = next
+		return transport
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := workqueue(t, client.Queue(server.Name()), &clientgo.Options{Exclusive: true})
+	q.Add("a")
+	type result struct {
+		key        string
+		isShutDown bool
+	}
+	results := make(chan result, 2)
+	take := func() {
+		key, isShutDown := q.Get()
+		results <- result{key, isShutDown}
+	}
+	go take()
+	until(t, "the first pop has its reply", transport.isReplied.Load)
+	q.ShutDown()
+	go take()
+	until(t, "the closed queue has refused the second pop", func() bool { return q.Refused() == 2 })
+	close(transport.released)
+	found := map[result]bool{<-results: true, <-results: true}
+	if !found[result{"a", false}] || !found[result{"", true}] {
+		t.Error(found)
+	}
+	q.Done("a")
 }
