@@ -45,7 +45,8 @@ fn queue() -> Queue {
 
 fn calls() -> Vec<&'static str> {
     methods! {
-        Queue::put_settings(&json!({})); Queue::patch_settings(&json!({})); Queue::settings(); Queue::get(); Queue::status();
+        Queue::put_settings(&json!({})); Queue::patch_settings(&json!({})); Queue::plan_settings(&json!({})); Queue::settings();
+        Queue::get(); Queue::status();
         Queue::delete_queue(); Queue::pause(); Queue::resume(); Queue::close(); Queue::reopen(); Queue::purge();
         Queue::add(&json!({})); Queue::add_key("k"); Queue::update(&json!({})); Queue::delete(&json!({}));
         Queue::delete_key("k"); Queue::replace(None, &ReplaceOptions::default(), Body::Empty); Queue::deltas(&[]);

@@ -168,9 +168,9 @@ mod tests {
 
     #[test]
     fn names_stay_text_and_numbers_are_numbers() {
-        let text = "queues:\n  no: {mode: keys, max_failures: 5}\n  1e5:\n  0o17: {lease: 1m}\n  72044e0: {rate: {per_second: 4.90}}\n  ~: {}\n";
+        let text = "queues:\n  no: {mode: keys, max_failures: 5}\n  1e5:\n  0o17: {lease: 1m}\n  72044e0: {rate: {per_second: 4.90}}\n";
         let expected = json!({
-            "no": {"mode": "keys", "max_failures": 5}, "1e5": null, "0o17": {"lease": "1m"}, "72044e0": {"rate": {"per_second": 4.9}}, "~": {},
+            "no": {"mode": "keys", "max_failures": 5}, "1e5": null, "0o17": {"lease": "1m"}, "72044e0": {"rate": {"per_second": 4.9}},
         });
         assert_eq!(parsed(text).unwrap(), expected);
         assert_eq!(
@@ -190,7 +190,8 @@ mod tests {
             ("queues:\n  a: {lease: 1m, lease: 2m}\n", "lease"),
             ("queues:\n  a: {rate: {burst: 1, burst: 2}}\n", "burst"),
             ("queues: {}\nsources: {}\n", "sources"),
-            ("", "queues"),
+            ("queues:\n  ~: {}\n", "line 2"),
+            ("", "line 1"),
             ("queues:\n  a: {lease: 1m\n", "line"),
         ] {
             let error = parsed(text).unwrap_err();

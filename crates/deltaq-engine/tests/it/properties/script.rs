@@ -161,6 +161,8 @@ pub(crate) struct Generator {
     debounces: Rng,
     /// As `traces`, for the limits of the queue.
     limits: Rng,
+    /// Whether the last settle holds the queue.
+    has_held: bool,
     /// As `traces`, for partial acknowledgements.
     parts: Rng,
     /// As `traces`, for the keys that a Replace keeps.
@@ -208,6 +210,7 @@ impl Generator {
             traces,
             debounces,
             limits,
+            has_held: false,
             parts,
             kept,
             sequences,
@@ -400,7 +403,10 @@ impl Generator {
             return Act::Part { n: self.parts.usize(..4), rest: rest[self.parts.usize(..rest.len())] };
         }
         let acks = matches!(act, Act::Ack);
-        if !(acks || matches!(act, Act::Release)) || self.limits.u8(..10) > 0 {
+        // Most holds come alone, and only holds of the same call meet often enough.
+        let one_of = if self.has_held { 2 } else { 10 };
+        self.has_held = (acks || matches!(act, Act::Release)) && self.limits.u8(..one_of) == 0;
+        if !self.has_held {
             return act;
         }
         let length = match self.limits.u8(..8) {
