@@ -44,7 +44,7 @@ use crate::audit::Audit;
 use crate::config::{self, Settings};
 use crate::http::connection::threads::Threads;
 use crate::http::{RequestMetrics, StoreInfo};
-use crate::push::Policy;
+use crate::push::{Policy, Sender};
 use crate::spans::Spans;
 use crate::suppression::Suppression;
 use crate::{supervisor, telemetry};
@@ -99,6 +99,7 @@ impl Server {
         listeners.check(settings.access.insecure || !reloadable.is_open())?;
         let policy = Policy::read(&settings.push).map_err(|source| Error::Push { source })?;
         let policy = Arc::new(policy);
+        let sender = Sender::new(&policy).map_err(|source| Error::Sender { source })?;
         let spans = Spans::new(&settings.trace).map_err(|source| Error::Spans { source })?;
         let threads = Threads::start().map_err(|source| Error::Thread { purpose: "connections", source })?;
         let unless_stopped = shutdown.draining().clone();
@@ -111,14 +112,14 @@ impl Server {
             request_metrics: RequestMetrics::new(&metrics),
             refused_lines: Arc::default(),
             push: policy.clone(),
+            sender: sender.clone(),
             threads: Arc::new(threads),
             serves_metrics: settings.metrics.enabled && listeners.metrics.is_none(),
         };
         let port = listeners.api.address.port();
         let node = reloadable.node.clone();
         let grants = Arc::new(CurrentGrants { gate: reloadable.gate.clone(), clock: clock.clone() });
-        let pusher = pushing::Pushing::new(policy, clock.clone());
-        let pusher = Arc::new(pusher.map_err(|source| Error::Sender { source })?);
+        let pusher = Arc::new(pushing::Pushing::new(policy, sender, clock.clone()));
         let parts = backend::Parts {
             settings,
             clock: &clock,

@@ -3,6 +3,7 @@ package deltaq_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"reflect"
@@ -87,6 +88,7 @@ var documents = []struct {
 	{deltaq.IndexValue{}, []string{"IndexValueDocument"}},
 	{deltaq.SyncedReply{}, []string{"SyncedDocument"}},
 	{deltaq.SettingsPlan{}, []string{"SettingsPlan"}},
+	{deltaq.PushTest{}, []string{"PushTestDocument"}},
 	{deltaq.RateLimiter{}, []string{"RateLimiter", "GivenRateLimiter"}},
 	{deltaq.ItemExponential{}, []string{"ItemExponential", "GivenItemExponential"}},
 	{deltaq.ItemFastSlow{}, []string{"ItemFastSlow", "GivenItemFastSlow"}},
@@ -311,6 +313,9 @@ func callsThatChange(ctx context.Context, q *deltaq.Queue) []error {
 	do(q.PatchSettings(ctx, deltaq.QueueSettings{MaxFailures: deltaq.Ptr(int64(3))}, &deltaq.PatchOptions{Reset: []string{"lease"}}))
 	do(q.Settings(ctx))
 	do(q.PlanSettings(ctx, deltaq.QueueSettings{}))
+	if _, err := q.TestPush(ctx); !errors.Is(err, deltaq.CodeInvalidConfig) {
+		do(nil, fmt.Errorf("the queue does not push: %w", err))
+	}
 	do(q.Get(ctx))
 	do(q.Status(ctx))
 	do(q.Seed(ctx, []deltaq.SeedCall{{Object: object(`{"key":"known","city":"Rome"}`)}}))

@@ -189,6 +189,17 @@ type Push struct {
 	RejectStatuses *[]int64 `json:"reject_statuses,omitempty"`
 	// DisableAfter is how long the endpoint may fail before the queue pauses itself.
 	DisableAfter *Duration `json:"disable_after,omitempty"`
+	// Headers are further headers of each request.
+	Headers map[string]string `json:"headers,omitempty"`
+}
+
+// PushTest is what an endpoint has answered to a test request.
+type PushTest struct {
+	// Status is nil without a whole answer.
+	Status     *int64 `json:"status"`
+	DurationMS int64  `json:"duration_ms"`
+	// Answer is the status with the start of the body, or why there is no answer.
+	Answer string `json:"answer"`
 }
 
 // Retention is how long events are kept for the history. Zero and nil mean the default.

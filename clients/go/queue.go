@@ -195,6 +195,11 @@ func (q *Queue) Resume(ctx context.Context) (*QueueDocument, error) {
 	return post[QueueDocument](ctx, q, "/resume", nil, nil)
 }
 
+// TestPush sends a test request to the endpoint to which the queue pushes. What the endpoint answers is no error.
+func (q *Queue) TestPush(ctx context.Context) (*PushTest, error) {
+	return post[PushTest](ctx, q, "/push/test", nil, nil)
+}
+
 // CloseOptions are options of [Queue.Close].
 type CloseOptions struct {
 	// AtOnce ends pops as soon as no key is ready. Otherwise they also wait until no key is delayed or leased.

@@ -17,7 +17,6 @@ const FOREIGN_WORDS: &[(&str, &[&str])] = &[
     ("monitor", &["top"]),
     ("peek", &["items"]),
     ("publish", &["add"]),
-    ("push", &["add"]),
     ("put", &["add"]),
     ("receive", &["pop", "work"]),
     ("retry", &["promote", "redrive"]),

@@ -16,6 +16,7 @@ mod pages;
 mod patience;
 mod produce;
 mod progress;
+mod push;
 mod queues;
 mod read;
 mod replace;

@@ -8,6 +8,7 @@ pub(super) mod indexes;
 pub(super) mod items;
 pub(super) mod parked;
 pub(super) mod produce;
+pub(super) mod push;
 pub(super) mod queues;
 pub(super) mod server;
 pub(super) mod settings;

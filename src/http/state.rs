@@ -21,7 +21,7 @@ use super::problem::{Code, Problem};
 use super::request_metrics::RequestMetrics;
 use crate::audit::Audit;
 use crate::config::Settings;
-use crate::push::Policy;
+use crate::push::{Policy, Sender};
 use crate::spans::Spans;
 use crate::suppression::Suppression;
 
@@ -130,6 +130,8 @@ pub struct Parts {
     pub refused_lines: Arc<Suppression>,
     /// What queues may push.
     pub push: Arc<Policy>,
+    /// Sends the requests of tests.
+    pub sender: Sender,
     /// The spans of requests.
     pub spans: Spans,
     /// The clock of the process.

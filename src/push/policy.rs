@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use deltaq_types::Push;
 use ipnet::IpNet;
 use reqwest::Url;
@@ -82,6 +83,8 @@ pub struct Refusal {
 pub struct Endpoint {
     pub(super) url: Url,
     pub(super) secrets: Vec<Secret>,
+    /// The headers that the queue adds.
+    pub(super) headers: HeaderMap,
 }
 
 impl Policy {
@@ -129,7 +132,11 @@ impl Policy {
                 hint: "the operator adds it as [push.secrets.NAME], with file and queues, and restarts the server",
             })
         };
-        Ok(Endpoint { url, secrets: push.secrets.iter().map(secret).collect::<Result<_, _>>()? })
+        let secrets = push.secrets.iter().map(secret).collect::<Result<_, _>>()?;
+        let header = |(name, value): (&String, &String)| {
+            Some((HeaderName::from_bytes(name.as_bytes()).ok()?, HeaderValue::from_str(value).ok()?))
+        };
+        Ok(Endpoint { url, secrets, headers: push.headers.iter().filter_map(header).collect() })
     }
 
     fn url(&self, text: &str) -> Result<Url, Refusal> {

@@ -198,7 +198,9 @@ impl Sender {
     }
 
     async fn exchange(&self, endpoint: &Endpoint, call: Call) -> reqwest::Result<Answer> {
-        let Call { id, timestamp, mut headers, body } = call;
+        let Call { id, timestamp, headers: own, body } = call;
+        let mut headers = endpoint.headers.clone();
+        headers.extend(own);
         let signatures: Vec<_> =
             endpoint.secrets.iter().map(|secret| secret.sign(&id, timestamp, &body)).collect();
         let mut insert = |name, text: &str| {

@@ -17,7 +17,7 @@ use super::{Error, defaults, journal, limits};
 use crate::config::Settings;
 use crate::http::connection::threads::Threads;
 use crate::http::{AppState, HttpLimits, Parts, RequestMetrics, StoreInfo};
-use crate::push::Policy;
+use crate::push::{Policy, Sender};
 use crate::spans::Spans;
 use crate::suppression::Suppression;
 
@@ -31,6 +31,7 @@ pub(super) struct Face<'a> {
     pub(super) request_metrics: RequestMetrics,
     pub(super) refused_lines: Arc<Suppression>,
     pub(super) push: Arc<Policy>,
+    pub(super) sender: Sender,
     pub(super) threads: Arc<Threads>,
     pub(super) serves_metrics: bool,
 }
@@ -52,6 +53,7 @@ impl Face<'_> {
             audit: reloadable.audit.clone(),
             refused_lines: self.refused_lines.clone(),
             push: self.push.clone(),
+            sender: self.sender.clone(),
             spans: spans.clone(),
             started_us: clock.wall_us(),
             clock: clock.clone(),

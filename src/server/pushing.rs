@@ -61,11 +61,8 @@ pub(super) struct Pushing {
 }
 
 impl Pushing {
-    /// # Errors
-    /// The certificates of the system can't be used.
-    pub(super) fn new(policy: Arc<Policy>, clock: Clock) -> reqwest::Result<Self> {
-        let sender = Sender::new(&policy)?;
-        Ok(Self { policy, sender, clock, bodies: Arc::new(Semaphore::new(BODIES_KIB)) })
+    pub(super) fn new(policy: Arc<Policy>, sender: Sender, clock: Clock) -> Self {
+        Self { policy, sender, clock, bodies: Arc::new(Semaphore::new(BODIES_KIB)) }
     }
 }
 

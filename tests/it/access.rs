@@ -21,12 +21,13 @@ use crate::harness::{Client, Reply, Service};
 const QUEUE: &str = "prices";
 
 /// The verb that each writing operation needs. Reading operations need `read`.
-const VERBS: [(&str, Verb); 31] = [
+const VERBS: [(&str, Verb); 32] = [
     ("put_queue", Verb::Admin),
     ("patch_queue", Verb::Admin),
     ("plan_settings", Verb::Admin),
     ("delete_queue", Verb::Admin),
     ("pause_queue", Verb::Admin),
+    ("test_push", Verb::Admin),
     ("resume_queue", Verb::Admin),
     ("close_queue", Verb::Admin),
     ("reopen_queue", Verb::Admin),

@@ -33,6 +33,7 @@ async fn queues() {
     talk.ask("PATCH", "/v1/queues/absent", json!({ "lease": "1m" })).await;
     talk.get("/v1/queues/prices/settings").await;
     talk.post("prices/settings/plan", json!({ "lease": "2m" })).await;
+    talk.post("prices/push/test", Value::Null).await;
     talk.ask("PUT", "/v1/queues/prices", config).await;
     talk.say("PUT", "/v1/queues/prices", &[("if-none-match", "*")], "{}").await;
     talk.ask("PUT", "/v1/queues/prices", json!({ "lease": "13h" })).await;

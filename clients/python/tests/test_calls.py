@@ -49,6 +49,8 @@ class Calls(unittest.TestCase):
             self.queue.put_settings(if_absent=True)
         plan = self.queue.plan_settings({"lease": "2m"})
         self.assertEqual((plan.current, plan.etag, plan.planned["lease"]), (created.values, created.etag, "2m"))
+        with self.assertRaisesRegex(Problem, "the queue does not push"):
+            self.queue.test_push()
         fresh = self.client.queue("fresh").plan_settings()
         self.assertEqual((fresh.current, fresh.etag, fresh.planned["lease"]), (None, None, "30s"))
         self.queue.add({"key": "a", "price": 1}, traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")

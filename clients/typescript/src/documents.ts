@@ -459,6 +459,17 @@ export interface Push {
     reject_statuses?: number[] | null;
     /** How long the endpoint may fail before the queue pauses itself. */
     disable_after?: Duration | null;
+    /** Further headers of each request. */
+    headers?: Record<string, string> | null;
+}
+
+/** What an endpoint has answered to a test request. */
+export interface PushTest {
+    /** Null without a whole answer. */
+    status: number | null;
+    duration_ms: number;
+    /** The status with the start of the body, or why there is no answer. */
+    answer: string;
 }
 
 /** The settings of a queue. */

@@ -17,6 +17,7 @@ import type {
     Popped,
     Problem,
     Produced,
+    PushTest,
     QueueDocument,
     QueueSettings,
     QueueStatus,
@@ -137,6 +138,11 @@ export class Queue<T> {
 
     resume(options: CallOptions = {}): Promise<QueueDocument> {
         return this.#post(["resume"], {}, options);
+    }
+
+    /** Sends a test request to the endpoint to which the queue pushes. What the endpoint answers is no error. */
+    testPush(options: CallOptions = {}): Promise<PushTest> {
+        return this.#post(["push", "test"], {}, options);
     }
 
     /**

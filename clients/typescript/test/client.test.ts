@@ -121,6 +121,7 @@ test("settings are replaced as a whole or changed in part, and only as the calle
     assert.deepEqual(await queue.settings(), created);
     const plan = await queue.planSettings({ lease: "2m" });
     assert.deepEqual([plan.current, plan.etag, plan.planned.lease], [created.settings, created.etag, "2m"]);
+    await assert.rejects(queue.testPush(), { code: "invalid-config" });
     const changed = await queue.patchSettings({ lease: "2m", retention: { age: "1h" } }, { ifMatch: created.etag });
     assert.deepEqual([changed.settings.lease, changed.settings.max_failures], ["2m", 3]);
     assert.notEqual(changed.etag, created.etag);

@@ -46,8 +46,8 @@ fn queue() -> Queue {
 fn calls() -> Vec<&'static str> {
     methods! {
         Queue::put_settings(&json!({})); Queue::patch_settings(&json!({})); Queue::plan_settings(&json!({})); Queue::settings();
-        Queue::get(); Queue::status();
-        Queue::delete_queue(); Queue::pause(); Queue::resume(); Queue::close(); Queue::reopen(); Queue::purge();
+        Queue::get(); Queue::status(); Queue::delete_queue(); Queue::pause(); Queue::resume(); Queue::close();
+        Queue::reopen(); Queue::test_push(); Queue::purge();
         Queue::add(&json!({})); Queue::add_key("k"); Queue::update(&json!({})); Queue::delete(&json!({}));
         Queue::delete_key("k"); Queue::replace(None, &ReplaceOptions::default(), Body::Empty); Queue::deltas(&[]);
         Queue::resync(); Queue::seed(Body::Empty); Queue::report_source("s", None); Queue::renumber_source("s", None);

@@ -57,7 +57,9 @@ pub use self::produce::{
     DeltaCall, DeltaCallType, FailedKey, ForgetBody, InvalidObject, KeysCount, Produced, Replaced, SeedCall,
     SourceChange, SourceReport,
 };
-pub use self::push::{PUSH_SECRETS_MAX, PUSH_URL_BYTES_MAX, Push, PushFormat, PushPayload, is_secret_name};
+pub use self::push::{
+    PUSH_SECRETS_MAX, PUSH_URL_BYTES_MAX, Push, PushFormat, PushPayload, PushTestDocument, is_secret_name,
+};
 pub use self::queue::{
     FollowStatus, LastReplaceDocument, PurgedDocument, PushStatus, QueueDocument, QueuePage, QueueStatus,
     ReplaceCounts, UnavailableQueue,

@@ -1,11 +1,15 @@
 //! The setting `push` of a queue: the endpoint that gets its keys as requests.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 use super::duration::DurationText;
 use super::range::{self, CENTURY, HOUR, SEC};
 use super::terms::Span;
+
+mod headers;
 
 /// Maximum length of the URL in bytes.
 pub const PUSH_URL_BYTES_MAX: usize = 2_048;
@@ -61,6 +65,10 @@ pub struct Push {
     #[serde(default = "disable_after", deserialize_with = "range::span::<0, CENTURY, _>")]
     #[schema(required = true, value_type = Span)]
     pub disable_after: DurationText,
+    /// Further headers of each request: at most 32, with 8 KiB in names and values. They have no credentials, because whoever may read the queue sees them.
+    #[serde(default, deserialize_with = "headers::read")]
+    #[schema(required = true)]
+    pub headers: BTreeMap<String, String>,
 }
 
 /// The form of a pushed request.
@@ -83,6 +91,18 @@ pub enum PushPayload {
     Full,
     /// The key, the type of its newest delta and the version.
     Thin,
+}
+
+/// What an endpoint has answered to a test request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PushTestDocument {
+    /// The status; null without a whole answer.
+    #[schema(required = true)]
+    pub status: Option<u16>,
+    /// The time from the start of the request to the last byte of its answer, in milliseconds.
+    pub duration_ms: u64,
+    /// The status with the first 500 bytes of the body, or why there is no answer.
+    pub answer: String,
 }
 
 const fn timeout() -> DurationText {

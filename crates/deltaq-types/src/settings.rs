@@ -489,6 +489,7 @@ impl QueueSettings {
         "push.retry",
         "push.reject_statuses",
         "push.disable_after",
+        "push.headers",
         "schema",
         "prune",
         "ignore",

@@ -20,6 +20,7 @@ use super::confirm::confirm;
 use super::failure::Failure;
 use super::output::{Cell, Format, Output, Row, Tone, counted, duration_text};
 use super::pages::{Limit, all, check_complete, print_list};
+use super::push::PushCommands;
 use super::reply::parse;
 use super::session::{Execute, Remote, Session, run};
 
@@ -37,13 +38,16 @@ pub enum Commands {
     /// Create, show, change or delete one queue.
     #[command(subcommand)]
     Queue(QueueCommands),
+    /// Test the endpoint to which a queue pushes.
+    #[command(subcommand)]
+    Push(PushCommands),
 }
 
 impl Commands {
     /// The operations of the API that the commands call.
     #[cfg(test)]
     pub(super) fn operations() -> Vec<&'static [&'static str]> {
-        [&[List::OPERATIONS, Apply::OPERATIONS], QueueCommands::OPERATIONS].concat()
+        [&[List::OPERATIONS, Apply::OPERATIONS], QueueCommands::OPERATIONS, PushCommands::OPERATIONS].concat()
     }
 
     /// Runs the command.
@@ -52,6 +56,7 @@ impl Commands {
             Self::Queues(command) => run(command),
             Self::Apply(command) => run(command),
             Self::Queue(command) => command.run(),
+            Self::Push(command) => command.run(),
         }
     }
 }

@@ -11,8 +11,8 @@ use crate::http::openapi::params::{
 use crate::http::operation::{BodyKind, Class, Operation, Permission};
 use crate::http::request::call::{Handler, conditional, with_body, without_body};
 use crate::http::routes::{
-    console, consume, groups, history, indexes, items, parked, produce, queues, server, settings, sources,
-    views, watch,
+    console, consume, groups, history, indexes, items, parked, produce, push, queues, server, settings,
+    sources, views, watch,
 };
 
 /// An operation and its handler.
@@ -97,6 +97,7 @@ operations! {
     POST   "/v1/queues/{queue}/close"          close_queue    OnQueue(Admin)   Wait      Empty    [CloseQuery]      long  with_body    queues::close;
     POST   "/v1/queues/{queue}/reopen"         reopen_queue   OnQueue(Admin)   Write     Empty    []                long  with_body    queues::reopen;
     POST   "/v1/queues/{queue}/purge"          purge_queue    OnQueue(Admin)   Write     Empty    []                long  with_body    queues::purge;
+    POST   "/v1/queues/{queue}/push/test"      test_push      OnQueue(Admin)   Wait      Empty    []                long  with_body    push::test;
     POST   "/v1/queues/{queue}/add"            add            OnQueue(Produce) Write     Objects  [AddQuery]        quick conditional  produce::add;
     POST   "/v1/queues/{queue}/update"         update         OnQueue(Produce) Write     Objects  [UpdateQuery]     quick conditional  produce::update;
     POST   "/v1/queues/{queue}/delete"         delete         OnQueue(Produce) Write     Objects  [DeleteQuery]     quick conditional  produce::delete;

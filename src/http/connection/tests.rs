@@ -14,6 +14,7 @@ use super::*;
 use crate::audit::Audit;
 use crate::config::Settings;
 use crate::http::{AppState, Gate, HttpLimits, Parts, RequestMetrics, StoreInfo};
+use crate::push::{Policy, Sender};
 use crate::spans::Spans;
 
 /// Number of bytes that the pipe holds in each direction.
@@ -38,6 +39,7 @@ fn state(shutdown: &Shutdown) -> AppState {
         audit: Audit::default(),
         refused_lines: Arc::default(),
         push: Arc::default(),
+        sender: Sender::new(&Policy::default()).expect("a sender"),
         spans: Spans::default(),
         started_us: clock.wall_us(),
         clock,

@@ -40,11 +40,11 @@ pub(super) fn given(schemas: &mut Map<String, Value>) -> Value {
         schemas.insert(given_name(name), given.unwrap_or_default());
     }
     // A PATCH removes an entry of a table with null.
-    if let Some(pointer) = schemas
-        .get_mut(&given_name("DiffSettings"))
-        .and_then(|given| given.pointer_mut("/properties/array_keys/oneOf/1/additionalProperties"))
-    {
-        *pointer = or_null(pointer.take());
+    for (part, table) in [("DiffSettings", "array_keys"), ("Push", "headers")] {
+        let entry = format!("/properties/{table}/oneOf/1/additionalProperties");
+        if let Some(value) = schemas.get_mut(&given_name(part)).and_then(|given| given.pointer_mut(&entry)) {
+            *value = or_null(value.take());
+        }
     }
     if let Some(own) = schemas
         .get_mut(&given_name("Groups"))

@@ -201,7 +201,7 @@ fn check_caller(
 }
 
 /// The server's settings do not permit what the queue would push.
-fn not_permitted(refusal: Refusal) -> Problem {
+pub(super) fn not_permitted(refusal: Refusal) -> Problem {
     let Refusal { member, why, hint } = refusal;
     Problem::invalid_setting(&format!("push.{member}"), &why).hint(hint)
 }

@@ -12,6 +12,7 @@ use deltaq::audit::Audit;
 use deltaq::config::access::{TokenEntry, Verb};
 use deltaq::config::{self, Settings};
 use deltaq::http::{AppState, Gate, HttpLimits, Parts, RequestMetrics, StoreInfo, router};
+use deltaq::push::{Policy, Sender};
 use deltaq::spans::Spans;
 use deltaq_engine::config::Config;
 use deltaq_runtime::clock::{Clock, ManualClock};
@@ -49,6 +50,7 @@ fn api(audit: Audit) -> (Router, ManualClock) {
         audit,
         refused_lines: Arc::default(),
         push: Arc::default(),
+        sender: Sender::new(&Policy::default()).expect("a sender"),
         spans: Spans::default(),
         started_us: clock.wall_us(),
         clock,

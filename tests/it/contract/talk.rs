@@ -9,6 +9,7 @@ use axum::http::Request;
 use deltaq::audit::Audit;
 use deltaq::config::Settings;
 use deltaq::http::{AppState, Gate, HttpLimits, Parts, RequestMetrics, StoreInfo, router};
+use deltaq::push::{Policy, Sender};
 use deltaq::spans::Spans;
 use deltaq_engine::config::Config;
 use deltaq_runtime::clock::{Clock, ManualClock};
@@ -72,6 +73,7 @@ impl Talk {
             audit: Audit::default(),
             refused_lines: Arc::default(),
             push: Arc::default(),
+            sender: Sender::new(&Policy::default()).expect("a sender"),
             spans: Spans::default(),
             started_us: clock.wall_us(),
             clock,

@@ -11,6 +11,7 @@ use deltaq::config::access::TokenEntry;
 use deltaq::http::connection::threads::Threads;
 use deltaq::http::connection::{ConnectionLimits, ListenerContext, Protocol, TrustedProxies, serve};
 use deltaq::http::{Api, AppState, Gate, HttpLimits, Node, Parts, RequestMetrics, Seats, StoreInfo};
+use deltaq::push::{Policy, Sender};
 use deltaq::spans::Spans;
 use deltaq_engine::config::Config;
 use deltaq_runtime::clock::Clock;
@@ -89,6 +90,7 @@ impl TestNode {
             audit: Audit::default(),
             refused_lines: Arc::default(),
             push: Arc::default(),
+            sender: Sender::new(&Policy::default()).expect("a sender"),
             spans: Spans::default(),
             started_us: clock.wall_us(),
             clock: clock.clone(),

@@ -9,6 +9,7 @@ use std::time::Duration;
 use deltaq::audit::Audit;
 use deltaq::config::Settings;
 use deltaq::http::{AppState, Gate, HttpLimits, Parts, RequestMetrics, StoreInfo, router};
+use deltaq::push::{Policy, Sender};
 use deltaq::spans::Spans;
 use deltaq_engine::event::{Ending, EventKind};
 use deltaq_journal::record::Decoder;
@@ -53,6 +54,7 @@ pub(crate) fn api(registry: &Arc<Registry>, clock: &Clock, shutdown: &Shutdown) 
         audit: Audit::default(),
         refused_lines: Arc::default(),
         push: Arc::default(),
+        sender: Sender::new(&Policy::default()).expect("a sender"),
         spans: Spans::default(),
         started_us: clock.wall_us(),
         clock: clock.clone(),

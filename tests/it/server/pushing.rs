@@ -131,6 +131,40 @@ async fn a_change_arrives_as_a_signed_request_and_is_acknowledged() {
 }
 
 #[tokio::test]
+async fn a_request_has_the_headers_of_the_setting() {
+    let (service, _folder) = service().await;
+    let mut receiver = Receiver::start().await;
+    pushing(&service, &receiver, json!({"headers": {"X-Env": "prod, eu", "x-team": ""}})).await;
+    service.post(&format!("{QUEUE}/add"), &object("a")).await.ok();
+    let hook = receiver.next().await;
+    assert_eq!((hook.header("x-env"), hook.header("x-team")), ("prod, eu", ""));
+    assert!(verifies(SECRET, &hook));
+    hook.answer(500, "").await;
+    // New headers concern the next attempt, and a PATCH removes one with null.
+    let patch = json!({"push": {"headers": {"x-team": null, "x-env": "test"}}});
+    let patched = service.call("PATCH", QUEUE, &patch).await.ok();
+    assert_eq!(patched["settings"]["push"]["headers"], json!({"x-env": "test"}));
+    service.post(&format!("{QUEUE}/add"), &object("b")).await.ok();
+    let hook = receiver.next().await;
+    assert_eq!(hook.header("x-env"), "test");
+    hook.answer(200, "").await;
+
+    for (name, why) in [
+        ("Host", "set by the server"),
+        ("webhook-id", "set by the server"),
+        ("Content-Length", "set by the server"),
+        ("connection", "the connection"),
+        ("Authorization", "a credential"),
+        ("a b", "no name"),
+    ] {
+        let patch = json!({"push": {"headers": {name: "x"}}});
+        let refused = service.call("PATCH", QUEUE, &patch).await.problem("invalid-config");
+        let detail = refused["detail"].as_str().expect("text");
+        assert!(detail.contains("push.headers") && detail.contains(name) && detail.contains(why), "{detail}");
+    }
+}
+
+#[tokio::test]
 async fn the_formats_and_payloads() {
     let (service, _folder) = service().await;
     let mut receiver = Receiver::start().await;

@@ -48,6 +48,8 @@ async fn call_everything(queue: &Queue) -> Result<(), Error> {
     assert_eq!(lost.code(), Some("precondition-failed"));
     queue.get().await?;
     queue.status().await?;
+    let refused = queue.test_push().await.expect_err("the queue does not push");
+    assert_eq!(refused.code(), Some("invalid-config"));
     queue.pause().await?;
     queue.resume().await?;
     queue.add(&json!({"key": "a", "city": "Rome"})).source("erp").sequence(1).await?;
@@ -173,6 +175,8 @@ async fn every_operation_has_a_typed_method() {
             }
         }
     }
+    // The queue does not push, so the call is refused.
+    missing.remove("POST /v1/queues/{queue}/push/test");
     // These have a second path, which takes every key, and one method for both.
     for path in ["items", "latest", "known", "explain", "history"] {
         missing.remove(&format!("GET /v1/queues/{{queue}}/{path}/{{key}}"));

@@ -18,6 +18,7 @@ from .models import (
     Place,
     Popped,
     Produced,
+    PushTest,
     QueueDocument,
     QueueSettings,
     Replaced,
@@ -576,6 +577,11 @@ def close(queue: str, *, at_once: bool = False, drain: bool = False, wait: Durat
 def reopen(queue: str) -> Call[QueueDocument]:
     """Opens a closed queue again."""
     return _call("POST", _queue(queue, "/reopen"), QueueDocument.read)
+
+
+def test_push(queue: str) -> Call[PushTest]:
+    """Sends a test request to the endpoint to which the queue pushes. What the endpoint answers is no error."""
+    return _call("POST", _queue(queue, "/push/test"), PushTest.read)
 
 
 def purge(queue: str) -> Call[Json]:

@@ -196,6 +196,7 @@ class Queue:
     close = _method(calls.close)
     reopen = _method(calls.reopen)
     purge = _method(calls.purge)
+    test_push = _method(calls.test_push)
     items = _method(calls.items)
     item = _method(calls.item)
     explain = _method(calls.explain)

@@ -305,6 +305,22 @@ class SettingsPlan:
 
 
 @dataclass(frozen=True)
+class PushTest:
+    """What an endpoint has answered to a test request."""
+
+    #: The status; None without a whole answer.
+    status: int | None
+    #: The time from the start of the request to the last byte of its answer.
+    duration_ms: int
+    #: The status with the first 500 bytes of the body, or why there is no answer.
+    answer: str
+
+    @classmethod
+    def read(cls, document: Json) -> PushTest:
+        return _read(cls, document)
+
+
+@dataclass(frozen=True)
 class Status:
     """The counts and flags of a queue."""
 

@@ -1,6 +1,8 @@
 //! A queue as a whole: settings, status, delivery.
 
-use deltaq_types::{PurgedDocument, QueueDocument, QueuePage, QueueSettings, QueueStatus, SettingsPlan};
+use deltaq_types::{
+    PurgedDocument, PushTestDocument, QueueDocument, QueuePage, QueueSettings, QueueStatus, SettingsPlan,
+};
 use http::Method;
 use serde::Serialize;
 
@@ -129,6 +131,14 @@ impl Queue {
     /// The call failed.
     pub async fn resume(&self) -> Result<QueueDocument, Error> {
         self.post("resume").await
+    }
+
+    /// Sends a test request to the endpoint to which the queue pushes.
+    ///
+    /// # Errors
+    /// The call failed, such as for a queue that does not push. What the endpoint answers is no error.
+    pub async fn test_push(&self) -> Result<PushTestDocument, Error> {
+        self.client().request(self.call(Method::POST, ["push", "test"]).repeatable()).await
     }
 
     /// Closes the queue.

@@ -114,6 +114,49 @@ async fn a_queue_that_is_resumed_with_another_url_tests_it_with_one_request() {
 }
 
 #[tokio::test]
+async fn a_test_request_is_signed_and_changes_nothing() {
+    let (service, _folder) = service().await;
+    let mut receiver = Receiver::start().await;
+    pushing(&service, &receiver, json!({"headers": {"x-env": "prod"}})).await;
+    let test = format!("{QUEUE}/push/test");
+    let before = status(&service, "push").await;
+    for (code, text, shown) in [
+        (200, "thanks", "200 OK: thanks"),
+        (500, "no", "500 Internal Server Error: no"),
+        (404, "", "404 Not Found"),
+    ] {
+        let mut sent = service.send("POST", &test, &Value::Null).await;
+        let hook = receiver.next().await;
+        assert!(verifies(SECRET, &hook));
+        let body = hook.json();
+        assert_eq!((&body["type"], &body["data"]), (&json!("deltaq.test"), &json!({"queue": "q"})));
+        assert_eq!((hook.header("x-env"), hook.header("content-type")), ("prod", "application/json"));
+        hook.answer(code, text).await;
+        let tested = sent.reply().await.ok();
+        assert_eq!((&tested["status"], &tested["answer"]), (&json!(code), &json!(shown)));
+        assert!(tested["duration_ms"].is_u64(), "{tested}");
+    }
+    let found = service.get(QUEUE).await.ok()["status"].take();
+    assert_eq!(
+        (&found["push"], &found["paused"], &found["pause_reason"]),
+        (&before, &json!(false), &Value::Null)
+    );
+    for result in ["ok", "failed", "no_answer"] {
+        assert_eq!(results(&service, result).await, "0", "a test is no push");
+    }
+    // Without an answer, and while the queue is paused.
+    service.post(&format!("{QUEUE}/pause"), &Value::Null).await.ok();
+    let url = receiver.url("/");
+    drop(receiver);
+    let tested = service.post(&test, &Value::Null).await.ok();
+    assert_eq!((&tested["status"], tested["answer"].is_string()), (&Value::Null, true), "{url}: {tested}");
+
+    service.call("PUT", "/v1/queues/plain", &json!({})).await.ok();
+    let refused = service.post("/v1/queues/plain/push/test", &Value::Null).await.problem("invalid-config");
+    assert_eq!(refused["field"], "push");
+}
+
+#[tokio::test]
 async fn an_endpoint_that_fails_for_too_long_pauses_the_queue() {
     let (service, _folder) = service().await;
     let mut receiver = Receiver::start().await;

@@ -304,6 +304,7 @@ pub(super) fn full_config() -> Config {
             retry: vec![Duration::from_secs(10).into()],
             reject_statuses: vec![404],
             disable_after: Duration::from_hours(11).into(),
+            headers: [("x-env".to_owned(), "prod".to_owned())].into(),
         })),
         admission: None,
     }

@@ -178,6 +178,10 @@ impl Dice {
             retry: self.list(|dice| span(dice, 0, HOUR)),
             reject_statuses: self.list(|dice| dice.0.u16(400..500)),
             disable_after: span(self, 0, HOUR),
+            headers: self
+                .maybe(|dice| ("x-env".to_owned(), dice.of(&["", "prod"]).to_owned()))
+                .into_iter()
+                .collect(),
         }
     }
 }
