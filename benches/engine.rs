@@ -211,7 +211,7 @@ impl Bench {
 }
 
 fn a_pop() -> Pop {
-    Pop { max: 1, max_bytes: 4 << 20, lease: None, worker: None, id: None, with_known: false }
+    Pop { max: 1, max_bytes: 4 << 20, lease: None, worker: None, id: None, with_known: false, group: None }
 }
 
 fn call(number: u64) -> Call {

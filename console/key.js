@@ -38,6 +38,8 @@ function adviceOf({ explain, status, settings: { mode } }) {
     case "paused": return "Workers get it when the queue is resumed.";
     case "held": return "Workers get it after the hold.";
     case "queue_limit": return "Workers get it when they settle another.";
+    case "group_paused": return "Workers get it when its group is resumed.";
+    case "group_held": return "Workers get it after the hold of its group.";
     case "group_limit": return "Workers get it when they settle another of its group.";
     case "rate_limited": return "The rate of the queue delivers it.";
     case "closed": return "Its delay does not end while the queue is closed.";
@@ -223,7 +225,7 @@ async function readKey(queue, key, signal, before) {
 }
 
 // The states whose names differ from the reason.
-const STATES = { debouncing: "delayed", backing_off: "delayed", held: "ready", queue_limit: "ready", group_limit: "ready", rate_limited: "ready", queued: "ready", next: "ready", nothing_waits: "acknowledged" };
+const STATES = { debouncing: "delayed", backing_off: "delayed", held: "ready", queue_limit: "ready", group_limit: "ready", group_paused: "ready", group_held: "ready", rate_limited: "ready", queued: "ready", next: "ready", nothing_waits: "acknowledged" };
 
 function sections({ item, known, latest }, opened) {
   const leased = item?.leased_deltas ?? [];

@@ -22,6 +22,8 @@ type PopOptions struct {
 	Worker string
 	// ID is the id of this pop: a repeat with the same id returns the same leases. Empty means a new one.
 	ID string
+	// Group is the only group whose keys are taken, outside its turns. The empty name is that of the group without a name.
+	Group *string
 	// WithKnown adds the object that was acknowledged last to each item.
 	WithKnown bool
 	// WithDiff adds the difference from that object to the newest one to each item.
@@ -42,6 +44,9 @@ func (q *Queue) popCall(options *PopOptions) (*call, error) {
 	setLength(query, "lease_duration", options.LeaseDuration)
 	setText(query, "worker", options.Worker)
 	query.Set("id", options.ID)
+	if options.Group != nil {
+		query.Set("group", *options.Group)
+	}
 	var with []string
 	if options.WithKnown {
 		with = append(with, "known")

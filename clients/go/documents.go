@@ -128,12 +128,15 @@ type Popped struct {
 	HeldUntil *time.Time `json:"held_until,omitempty"`
 }
 
-// HoldQueue is the scope of a [Hold] that concerns all keys of a queue.
-const HoldQueue = "queue"
+// The scopes of a [Hold]: all keys of a queue, or those of the group that the lease counts for.
+const (
+	HoldQueue = "queue"
+	HoldGroup = "group"
+)
 
 // Hold is a time in which nothing is delivered, because the target of the work asks for it.
 type Hold struct {
-	// Scope is [HoldQueue].
+	// Scope is [HoldQueue] or [HoldGroup].
 	Scope string `json:"scope"`
 	// For is how long nothing is delivered. More than an hour counts as an hour.
 	For Duration `json:"for"`
@@ -173,7 +176,7 @@ type Settled struct {
 	Failures *int64     `json:"failures,omitempty"`
 	DueAt    *time.Time `json:"due_at,omitempty"`
 	Parked   *bool      `json:"parked,omitempty"`
-	// HeldUntil is the end of the hold of the queue, after a settle with a hold.
+	// HeldUntil is the end of the hold of the queue or of the group, after a settle with a hold.
 	HeldUntil *time.Time `json:"held_until,omitempty"`
 	// ExpiresAt, ExpiresInMs, PendingDeltas and Deleted are set after an extension.
 	ExpiresAt     *time.Time `json:"expires_at,omitempty"`

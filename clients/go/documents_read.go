@@ -43,8 +43,8 @@ type Item struct {
 // Explanation says why a key is not delivered.
 type Explanation struct {
 	Key string `json:"key"`
-	// Reason is leased, delayed, debouncing, backing_off, parked, paused, held, queue_limit, group_limit, rate_limited, closed,
-	// queued, next, nothing_waits or unknown.
+	// Reason is leased, delayed, debouncing, backing_off, parked, paused, held, queue_limit, group_limit, group_paused, group_held,
+	// rate_limited, closed, queued, next, nothing_waits or unknown.
 	Reason      string     `json:"reason"`
 	Explanation string     `json:"explanation"`
 	Lease       *Lease     `json:"lease"`
@@ -146,6 +146,9 @@ type GroupStatus struct {
 	MaxLeased        *int64  `json:"max_leased"`
 	// IsFull says that workers hold as many keys of the group as they may.
 	IsFull bool `json:"is_full"`
+	Paused bool `json:"paused"`
+	// HeldUntil is the end of the hold of the group. Nil without one.
+	HeldUntil *time.Time `json:"held_until"`
 }
 
 // WorkerStatus is a worker that holds leases or waits for keys.

@@ -190,6 +190,16 @@ func (q *Queue) Pause(ctx context.Context) (*QueueDocument, error) {
 	return post[QueueDocument](ctx, q, "/pause", nil, nil)
 }
 
+// PauseGroup stops the delivery of a group. The empty name is that of the group without a name.
+func (q *Queue) PauseGroup(ctx context.Context, group string) (*QueueDocument, error) {
+	return post[QueueDocument](ctx, q, "/pause", map[string]string{"group": group}, nil)
+}
+
+// ResumeGroup resumes the delivery of a group, and ends its hold.
+func (q *Queue) ResumeGroup(ctx context.Context, group string) (*QueueDocument, error) {
+	return post[QueueDocument](ctx, q, "/resume", map[string]string{"group": group}, nil)
+}
+
 // Resume resumes delivery.
 func (q *Queue) Resume(ctx context.Context) (*QueueDocument, error) {
 	return post[QueueDocument](ctx, q, "/resume", nil, nil)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
-use deltaq_engine::command::{How, Item, Pop, Settle};
+use deltaq_engine::command::{HoldScope, How, Item, Pop, Settle};
 use deltaq_engine::id::{Token, Worker};
 use deltaq_runtime::clock::Clock;
 use deltaq_service::{Error, Handle, PopAnswer, PopCall, PushReport, PushResult, Pusher};
@@ -214,6 +214,7 @@ impl Sending {
             worker: Some(Worker::from(WORKER)),
             id: None,
             with_known: false,
+            group: None,
         };
         let handle = self.handle.clone();
         let popping: BoxFuture<'static, PopAnswer> =
@@ -313,7 +314,7 @@ impl Sending {
             Verdict::Waits { length, error } => {
                 self.note_error(&error);
                 self.breaker.throttled(now);
-                How::Hold { acks: false, length }
+                How::Hold { scope: HoldScope::Queue, acks: false, length }
             }
             Verdict::EndpointGone { error } => {
                 self.note_error(&error);

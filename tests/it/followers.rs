@@ -87,7 +87,8 @@ impl TakenChanges {
 
 /// Pops keys and settles them. `None` if the pop fails.
 pub(crate) async fn work(handle: &Arc<Handle>, max: usize, how: How) -> Option<Work> {
-    let pop = Pop { max, max_bytes: 1 << 20, lease: None, worker: None, id: None, with_known: false };
+    let pop =
+        Pop { max, max_bytes: 1 << 20, lease: None, worker: None, id: None, with_known: false, group: None };
     let items = handle.long_command(move |queue, now| queue.hand_out(now, &pop).map(Progress::Done)).await;
     let items = items.ok()?;
     let settle = |item: &Item| Settle { token: item.token, how: how.clone() };

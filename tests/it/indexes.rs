@@ -109,7 +109,15 @@ async fn work(handle: &Arc<Handle>, rng: &mut Rng, keys: usize) {
         })
         .collect();
     handle.produce(&handle.config(), &calls).await.expect("they are accepted");
-    let pop = Pop { max: 100, max_bytes: usize::MAX, lease: None, worker: None, id: None, with_known: false };
+    let pop = Pop {
+        max: 100,
+        max_bytes: usize::MAX,
+        lease: None,
+        worker: None,
+        id: None,
+        with_known: false,
+        group: None,
+    };
     let call = PopCall { pop, settles: Vec::new(), wait: Duration::ZERO };
     let mut popped = handle.pop(call).await.items.expect("the queue is open");
     popped.confirm();

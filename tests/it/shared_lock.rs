@@ -27,7 +27,7 @@ const HOUR: Duration = Duration::from_hours(1);
 
 fn pop(max: usize) -> Pop {
     let worker = Some("w".into());
-    Pop { max, max_bytes: usize::MAX, lease: Some(HOUR), worker, id: None, with_known: false }
+    Pop { max, max_bytes: usize::MAX, lease: Some(HOUR), worker, id: None, with_known: false, group: None }
 }
 
 async fn add(handle: &Arc<Handle>, prefix: &str, count: usize) -> Rv {

@@ -109,9 +109,9 @@ export interface Popped<T> {
 /** One lease, or several. */
 export type SettledLeases = { lease_id: string; lease_ids?: never } | { lease_id?: never; lease_ids: readonly string[] };
 
-/** A time in which nothing of the queue is delivered, because the target of the work asks for it. More than 1h counts as 1h. */
+/** A time in which nothing of the queue or of the group is delivered, because the target of the work asks for it. More than 1h counts as 1h. */
 export interface Hold {
-    scope: "queue";
+    scope: "queue" | "group";
     for: Duration;
 }
 
@@ -265,7 +265,7 @@ export interface Item<T> {
 
 export interface Explanation {
     key: string;
-    reason: Open<"leased" | "delayed" | "debouncing" | "backing_off" | "parked" | "paused" | "held" | "queue_limit" | "group_limit" | "rate_limited" | "closed" | "queued" | "next" | "nothing_waits" | "unknown">;
+    reason: Open<"leased" | "delayed" | "debouncing" | "backing_off" | "parked" | "paused" | "held" | "queue_limit" | "group_limit" | "group_paused" | "group_held" | "rate_limited" | "closed" | "queued" | "next" | "nothing_waits" | "unknown">;
     explanation: string;
     lease: Lease | null;
     due_at: Timestamp | null;
@@ -430,6 +430,8 @@ export interface GroupDocument {
     weight: number;
     max_leased: number | null;
     is_full: boolean;
+    paused: boolean;
+    held_until: Timestamp | null;
 }
 
 /** How many keys are delivered per second, after a pause `burst` at once. */

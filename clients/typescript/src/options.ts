@@ -76,6 +76,8 @@ export interface PopOptions extends CallOptions {
     worker?: string;
     /** The id of this pop: a repeat with the same id, for example after a lost reply, returns the same leases. Default: a random id. */
     id?: string;
+    /** The only group whose keys are taken, outside its turns. The empty text is the group without a name. */
+    group?: string;
     /** Whether each item has the object that was acknowledged last. */
     withKnown?: boolean;
     /** Whether each item has the difference from that object to the newest one. */

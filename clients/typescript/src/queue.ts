@@ -145,6 +145,16 @@ export class Queue<T> {
         return this.#post(["push", "test"], {}, options);
     }
 
+    /** Stops the delivery of a group. The empty name is that of the group without a name. */
+    pauseGroup(group: string, options: CallOptions = {}): Promise<QueueDocument> {
+        return this.#post(["pause"], {}, options, { group });
+    }
+
+    /** Resumes the delivery of a group, and ends its hold. */
+    resumeGroup(group: string, options: CallOptions = {}): Promise<QueueDocument> {
+        return this.#post(["resume"], {}, options, { group });
+    }
+
     /**
      * Closes the queue: pops drain it, and then get 410 `queue-closed`. With `atOnce`, they get it as soon as no key is ready; otherwise they also wait
      * for delayed and leased keys. With `drain` the call waits, for at most `wait`, until the queue is drained.

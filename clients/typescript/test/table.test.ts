@@ -62,6 +62,7 @@ const pop: Unset<PopOptions> = {
     leaseDuration: undefined,
     worker: undefined,
     id: undefined,
+    group: undefined,
     withKnown: undefined,
     withDiff: undefined,
     settle: undefined,

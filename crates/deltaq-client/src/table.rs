@@ -46,7 +46,7 @@ fn queue() -> Queue {
 fn calls() -> Vec<&'static str> {
     methods! {
         Queue::put_settings(&json!({})); Queue::patch_settings(&json!({})); Queue::plan_settings(&json!({})); Queue::settings();
-        Queue::get(); Queue::status(); Queue::delete_queue(); Queue::pause(); Queue::resume(); Queue::close();
+        Queue::get(); Queue::status(); Queue::delete_queue(); Queue::pause(); Queue::resume(); Queue::pause_group("g"); Queue::resume_group("g"); Queue::close();
         Queue::reopen(); Queue::test_push(); Queue::purge();
         Queue::add(&json!({})); Queue::add_key("k"); Queue::update(&json!({})); Queue::delete(&json!({}));
         Queue::delete_key("k"); Queue::replace(None, &ReplaceOptions::default(), Body::Empty); Queue::deltas(&[]);
@@ -66,7 +66,7 @@ fn builders() -> Vec<&'static str> {
     let mut names = methods! {
         Add::source("s"); Add::sequence(1); Add::delay(second); Add::debounce(second); Add::max_wait(second);
         Add::head_start("1m"); Add::traceparent("t"); Pop::wait(second); Pop::max(1); Pop::lease_duration(second);
-        Pop::worker("w"); Pop::with_known(); Pop::with_diff(); GetObject::min_resource_version(1);
+        Pop::worker("w"); Pop::group("g"); Pop::with_known(); Pop::with_diff(); GetObject::min_resource_version(1);
         Worker::name("w"); Worker::concurrency(1); Worker::batch(1); Worker::lease_duration(second); Worker::wait(second);
         Worker::grace(second); Worker::breaker(1); Worker::with_known(); Worker::with_diff();
     };

@@ -67,7 +67,15 @@ impl Bench {
 
     fn pop_and_ack(&mut self) {
         let now = self.tick();
-        let pop = Pop { max: 1, max_bytes: 4 << 20, lease: None, worker: None, id: None, with_known: false };
+        let pop = Pop {
+            max: 1,
+            max_bytes: 4 << 20,
+            lease: None,
+            worker: None,
+            id: None,
+            with_known: false,
+            group: None,
+        };
         let items = self.queue.pop(now, &pop).expect("the queue is open");
         drop(std::hint::black_box(self.queue.take_effects()));
         let token: Token = items.first().map(|item| item.token).unwrap_or_default();

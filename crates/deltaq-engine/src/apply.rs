@@ -201,9 +201,7 @@ impl State {
                 }
                 let rate_limited = ending.failure().is_some_and(|failure| failure.rate_limited);
                 self.take_from_bucket(rate_limited, at);
-                if self.schedule.groups.is_some() {
-                    self.settle_charge(*token, ending, at);
-                }
+                self.settle_charge(*token, ending, at);
             }
             EventKind::Populated | EventKind::Dropped { origin: Origin::Call, .. } => {
                 self.initial = self.initial.called();
@@ -221,6 +219,9 @@ impl State {
             | EventKind::PausedItself { .. }
             | EventKind::Resumed
             | EventKind::Held { .. } => self.apply_switch(kind),
+            EventKind::GroupPaused { .. } | EventKind::GroupResumed { .. } | EventKind::GroupHeld { .. } => {
+                self.switch_group(kind, at);
+            }
             EventKind::Closed { at_once } => (self.closed, self.closes_at_once) = (true, *at_once),
             EventKind::Reopened => (self.closed, self.closes_at_once) = (false, false),
             EventKind::ResyncDue => {
@@ -581,9 +582,7 @@ impl State {
         if entry.schedule_state.failures == 0 {
             let entry = self.table.remove(slot).ok_or(NO_ENTRY)?;
             self.held_bytes -= entry.held_bytes();
-            if let Some(groups) = &mut self.schedule.groups {
-                groups.release(slot);
-            }
+            self.schedule.leave_group(slot);
             return Ok(Some((slot, entry.key)));
         }
         if entry.schedule_state.failure_expiry().is_none() {

@@ -24,6 +24,7 @@ mod consume;
 mod debounce;
 mod expected;
 mod follow;
+mod groups;
 mod memory;
 mod order;
 mod produce;
@@ -32,6 +33,7 @@ mod resync;
 mod sequence;
 mod version;
 
+pub use deltaq_types::HoldScope;
 pub use expected::{Expected, Versions};
 pub use follow::Taken;
 use memory::new_bytes;
@@ -336,6 +338,8 @@ pub struct Pop {
     pub id: Option<Arc<str>>,
     /// Whether the result includes known objects.
     pub with_known: bool,
+    /// The only group whose keys are delivered. The empty name is that of the group without a name. Such a delivery takes no turn.
+    pub group: Option<Arc<str>>,
 }
 
 /// One delivered key.
@@ -406,8 +410,10 @@ pub enum How {
     Release,
     /// The delivered deltas up to one of them are acknowledged, and the rest is settled in another way.
     Part(Box<Part>),
-    /// The key is acknowledged or released, and nothing of the queue is delivered for a time.
+    /// The key is acknowledged or released, and nothing of the queue or of its group is delivered for a time.
     Hold {
+        /// What is not delivered.
+        scope: HoldScope,
         /// Whether the key is acknowledged.
         acks: bool,
         /// How long nothing is delivered: at most [`HOLD_SECS_MAX`](super::limits::HOLD_SECS_MAX).
@@ -445,11 +451,11 @@ pub enum Settled {
         /// The state of the key after a nack or reject.
         failed: Option<FailureState>,
     },
-    /// The settle ended the lease, and the queue is held.
+    /// The settle ended the lease, and the queue or its group is held.
     Held {
         /// How long the lease lasted.
         worked: Duration,
-        /// When the hold of the queue ends.
+        /// When the hold ends.
         until: Time,
     },
     /// The lease has a new deadline.

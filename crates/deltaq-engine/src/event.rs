@@ -40,7 +40,7 @@ pub use super::schedule::Charged;
 use super::schedule::{HeadStart, Window};
 use super::settled::Outcome;
 use super::time::Time;
-use super::view::{Passage, View};
+pub use super::view::ViewChanges;
 
 /// A change to a queue.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -200,6 +200,26 @@ pub enum EventKind {
     Resumed,
     /// No key is delivered before this time, because a worker asked for it. A hold only replaces one that ends earlier.
     Held {
+        /// When the hold ends.
+        until: Time,
+    },
+    /// No key of this group is delivered until `GroupResumed`.
+    GroupPaused {
+        /// The group; `None` for the group without a name.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        group: Option<Arc<str>>,
+    },
+    /// Keys of this group are delivered again: neither a pause nor a hold of it stops delivery.
+    GroupResumed {
+        /// The group; `None` for the group without a name.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        group: Option<Arc<str>>,
+    },
+    /// No key of this group is delivered before this time, because a worker asked for it. A hold only replaces one that ends earlier.
+    GroupHeld {
+        /// The group; `None` for the group without a name.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        group: Option<Arc<str>>,
         /// When the hold ends.
         until: Time,
     },
@@ -368,6 +388,9 @@ impl EventKind {
             | Self::Configured { .. }
             | Self::Paused
             | Self::PausedItself { .. }
+            | Self::GroupPaused { .. }
+            | Self::GroupResumed { .. }
+            | Self::GroupHeld { .. }
             | Self::Resumed
             | Self::Held { .. }
             | Self::Closed { .. }
@@ -556,26 +579,4 @@ pub struct ReplaceCounts {
     /// Objects that were not newer than the newest state of their key, according to the setting `version`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub stale: u64,
-}
-
-/// The views that a key entered or left with an event.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct ViewChanges {
-    /// The change of the view `latest`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub latest: Option<Passage>,
-    /// The change of the view `known`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub known: Option<Passage>,
-}
-
-impl ViewChanges {
-    /// The change of one view.
-    #[must_use]
-    pub const fn of(&self, view: View) -> Option<Passage> {
-        match view {
-            View::Latest => self.latest,
-            View::Known => self.known,
-        }
-    }
 }

@@ -59,7 +59,7 @@ impl Queue {
         let slot = self.table().find(key.as_str());
         let before = entry.and_then(|entry| match entry.schedule_state.place {
             Place::Ready(position) => {
-                let (order, _) = self.state().turn_of_group(slot?);
+                let (order, _) = self.state().turn_of_group(slot?, now);
                 let before = self.state().keys_after(order, Turn::START);
                 let before = before.take_while(|(turn, _)| turn.rv != position.rv);
                 Some(before.take(AHEAD_MAX + 1).count())
@@ -76,7 +76,7 @@ impl Queue {
         Explanation {
             added_again: delay.filter(|_| rules.delays_are_adds).map(|delay| delay.due),
             key: entry.map(|entry| entry.state(slot.and_then(|slot| self.group_of(slot)))),
-            group: slot.and_then(|slot| self.state().turn_of_group(slot).1),
+            group: slot.and_then(|slot| self.state().turn_of_group(slot, now).1),
             ahead: before.map(|before| before.min(AHEAD_MAX)),
             has_more_ahead: before.is_some_and(|before| before > AHEAD_MAX),
             is_paused: self.state().paused,

@@ -29,6 +29,10 @@ pub struct GroupStatus {
     pub max_leased: Option<u64>,
     /// Whether workers hold as many keys of the group as they may.
     pub is_full: bool,
+    /// Whether the group is paused.
+    pub is_paused: bool,
+    /// When the hold of the group ends.
+    pub held_until: Option<Time>,
 }
 
 /// By what groups are sorted. The largest value comes first.
@@ -65,6 +69,10 @@ pub struct GroupTurn {
     pub weights: u64,
     /// Whether workers hold as many keys of the group as they may.
     pub is_full: bool,
+    /// Whether the group is paused.
+    pub is_paused: bool,
+    /// When the hold of the group ends.
+    pub held_until: Option<Time>,
 }
 
 impl Queue {
@@ -96,7 +104,27 @@ impl Queue {
             weight: group.weight,
             max_leased: group.max_leased,
             is_full: group.is_full(),
+            is_paused: group.stop.paused,
+            held_until: Some(group.stop.held_until).filter(|until| *until > now),
         }
+    }
+
+    /// The names of the groups that a pop may get a key of if the queue as a whole delivers. The empty name is that of the group without a
+    /// name. There are none in a queue without groups.
+    pub fn groups_with_turn(&self) -> impl Iterator<Item = &str> {
+        self.state().schedule.groups.iter().flat_map(|groups| groups.with_turn())
+    }
+
+    /// The number of [`groups_with_turn`](Self::groups_with_turn).
+    #[must_use]
+    pub fn groups_with_turn_len(&self) -> usize {
+        self.state().schedule.groups.as_deref().map_or(0, Groups::turns_len)
+    }
+
+    /// Whether a group is one of [`groups_with_turn`](Self::groups_with_turn).
+    #[must_use]
+    pub fn has_turn(&self, group: &str) -> bool {
+        self.state().schedule.groups.as_deref().is_some_and(|groups| groups.next_of(group).is_some())
     }
 
     /// The name of a key's group; `None` for the group without a name, and in a queue without groups.
@@ -108,10 +136,10 @@ impl Queue {
 
 impl State {
     /// The order in which a key waits, and the turn of its group.
-    pub(super) fn turn_of_group(&self, slot: Slot) -> (&Order, Option<GroupTurn>) {
+    pub(super) fn turn_of_group(&self, slot: Slot, now: Time) -> (&Order, Option<GroupTurn>) {
         let Some(groups) = self.schedule.groups.as_deref() else { return (self.schedule.order(), None) };
         let group = groups.of(slot);
-        (&group.order, Some(group_turn(groups, group)))
+        (&group.order, Some(group_turn(groups, group, now)))
     }
 
     /// The event that moves the key of this event to another group, if the change names one.
@@ -135,12 +163,14 @@ impl State {
     }
 }
 
-fn group_turn(groups: &Groups, group: &Group) -> GroupTurn {
-    let others = groups.weights() - if group.is_eligible() { u64::from(group.weight) } else { 0 };
+fn group_turn(groups: &Groups, group: &Group, now: Time) -> GroupTurn {
+    let others = groups.weights() - if group.has_turn() { u64::from(group.weight) } else { 0 };
     GroupTurn {
         name: group.name.clone(),
         weight: group.weight,
         weights: others + u64::from(group.weight),
         is_full: group.is_full(),
+        is_paused: group.stop.paused,
+        held_until: Some(group.stop.held_until).filter(|until| *until > now),
     }
 }

@@ -16,7 +16,7 @@ use super::indexes::Indexes;
 use super::initial::InitialList;
 use super::job::ReplaceJob;
 use super::lives::{LifeId, Lives};
-use super::schedule::{Schedule, Turn};
+use super::schedule::{Groups, Schedule, Turn};
 use super::settled::Outcome;
 use super::snapshot::{CheckpointChunk, LastReplace, QueueState};
 use super::sources::SourceState;
@@ -341,7 +341,8 @@ impl Queue {
         let failure_expiry = schedule.next_failure_expiry().map(|(at, _, _)| at);
         // After that time the next pop gets a key, and there is nothing to wait for.
         let delivery = self.state.next_delivery(self.volatile.now);
-        [lease, delay, failure_expiry, *next_resync, delivery].into_iter().flatten().min()
+        let wake = schedule.groups.as_deref().and_then(Groups::next_wake);
+        [lease, delay, failure_expiry, *next_resync, delivery, wake].into_iter().flatten().min()
     }
 
     /// Whether a lease is past its deadline but not committed. Such a lease can't expire before
@@ -358,6 +359,10 @@ impl Queue {
     pub(super) fn place_window_again(&mut self, slot: Slot) -> bool {
         let State { table, schedule, .. } = &mut self.state;
         table.at_mut(slot).is_some_and(|entry| schedule.place_again(slot, &mut entry.schedule_state))
+    }
+
+    pub(super) fn groups_mut(&mut self) -> Option<&mut Groups> {
+        self.state.schedule.groups.as_deref_mut()
     }
 
     /// Creates, counts, applies and records an event.

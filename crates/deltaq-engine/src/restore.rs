@@ -154,6 +154,7 @@ impl Queue {
         }
         let now = now.max(self.last_at());
         self.volatile.now = now;
+        self.wake_groups(now);
         self.emit_as(first, now, None, EventKind::Recovered { life: birth.id });
         for (key, deadline) in self.short_leases(now) {
             self.emit(now, EventKind::Extended { key, deadline });

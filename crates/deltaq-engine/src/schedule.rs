@@ -30,8 +30,8 @@ mod rebuild;
 mod state;
 mod window;
 
-pub use groups::{Charged, GroupAccount, GroupLease, GroupsState};
-pub(crate) use groups::{Group, Groups};
+pub use groups::{Charged, GroupAccount, GroupLease, GroupStop, GroupsState};
+pub(crate) use groups::{Group, Groups, Stop};
 pub(crate) use order::Order;
 pub use order::{HeadStart, Turn};
 pub(super) use rebuild::Rebuild;

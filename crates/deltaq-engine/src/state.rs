@@ -185,6 +185,25 @@ impl State {
         self.paused || is_held || self.config.max_leased.is_some() || self.config.rate.is_some()
     }
 
+    /// The ready key that a pop gets at `now`, which may ask for a group.
+    #[inline]
+    pub(super) fn next_delivered_to(&self, now: Time, group: Option<&str>) -> Option<Slot> {
+        match group {
+            None => self.next_delivered(now),
+            Some(group) => self.next_delivered_of(now, group),
+        }
+    }
+
+    /// The ready key that a pop of a group gets at `now`.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn next_delivered_of(&self, now: Time, group: &str) -> Option<Slot> {
+        if self.stops && self.is_stopped(now) {
+            return None;
+        }
+        self.first_of(self.schedule.groups.as_deref()?.next_of(group)?)
+    }
+
     /// When the hold ends, if it has not ended at `now`.
     pub(super) fn hold_at(&self, now: Time) -> Option<Time> {
         Some(self.held_until).filter(|until| *until > now)

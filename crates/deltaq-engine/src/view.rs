@@ -104,3 +104,25 @@ impl Entry {
         Some(ViewObject { key: self.key.clone(), object: object.clone(), rv, owner })
     }
 }
+
+/// The views that a key entered or left with an event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ViewChanges {
+    /// The change of the view `latest`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latest: Option<Passage>,
+    /// The change of the view `known`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub known: Option<Passage>,
+}
+
+impl ViewChanges {
+    /// The change of one view.
+    #[must_use]
+    pub const fn of(&self, view: View) -> Option<Passage> {
+        match view {
+            View::Latest => self.latest,
+            View::Known => self.known,
+        }
+    }
+}

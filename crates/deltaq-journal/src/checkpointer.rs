@@ -400,7 +400,15 @@ mod tests {
     }
 
     fn pop_of(max: usize) -> Pop {
-        Pop { max, max_bytes: usize::MAX, lease: None, worker: None, id: None, with_known: false }
+        Pop {
+            max,
+            max_bytes: usize::MAX,
+            lease: None,
+            worker: None,
+            id: None,
+            with_known: false,
+            group: None,
+        }
     }
 
     fn add(key: &str) -> Call {

@@ -273,6 +273,8 @@ pub enum HoldScope {
     /// All keys of the queue.
     #[default]
     Queue,
+    /// The keys of the group that the lease counts for.
+    Group,
 }
 
 impl From<String> for Hold {
@@ -341,7 +343,7 @@ pub struct SettledDocument {
     /// After a nack or reject: whether the key is parked.
     #[serde(default)]
     pub parked: Option<bool>,
-    /// After a settle with `hold`: when the hold of the queue ends.
+    /// After a settle with `hold`: when the hold of the queue or of its group ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_until: Option<Timestamp>,
     /// After an extension: when the lease expires now.
@@ -412,6 +414,17 @@ pub struct SettledList {
     pub settled: Vec<SettledDocument>,
     /// The number of leases that were not settled, because they had ended.
     pub stale: u64,
+}
+
+/// What to pause or to resume.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(examples(json!({ "group": "acme" })))]
+pub struct PauseBody {
+    /// Only this group; the empty text is the group without a name. By default the queue.
+    #[serde(default, deserialize_with = "strict::optional_text", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, max_length = 256)]
+    pub group: Option<Box<str>>,
 }
 
 /// Parked keys to redrive or to discard, or delayed keys to promote: exactly one of `keys`, `error` and `all`.

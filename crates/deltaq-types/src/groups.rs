@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
+use super::Timestamp;
 use super::range;
 
 /// Maximum number of groups with settings of their own.
@@ -125,4 +126,9 @@ pub struct GroupDocument {
     pub max_leased: Option<u64>,
     /// Whether workers hold as many keys of the group as they may.
     pub is_full: bool,
+    /// Whether the group is paused.
+    pub paused: bool,
+    /// While a hold stops the delivery of the group: when it ends.
+    #[schema(required = true)]
+    pub held_until: Option<Timestamp>,
 }

@@ -41,8 +41,8 @@ mod words;
 mod tests;
 
 pub use self::consume::{
-    DeltaDocument, Hold, HoldScope, KeysBody, LeaseDocument, LeasesBody, PopBody, Popped, PoppedItem,
-    SettleAs, SettleBody, SettleCall, SettledDocument, SettledList,
+    DeltaDocument, Hold, HoldScope, KeysBody, LeaseDocument, LeasesBody, PauseBody, PopBody, Popped,
+    PoppedItem, SettleAs, SettleBody, SettleCall, SettledDocument, SettledList,
 };
 pub use self::difference::{DiffOperation, Difference};
 pub use self::duration::SignedDuration;

@@ -26,6 +26,7 @@ fn replies_survive_a_round_trip() {
     );
     same::<QueueDocument>(&queue);
     same::<QueueDocument>(&queue.replace(r#""drained":null"#, r#""drained":true"#));
+    same::<PushTestDocument>(r#"{"status":null,"duration_ms":15000,"answer":"no answer within 15s"}"#);
     same::<Produced>(
         r#"{"resource_version":4,"queued":1,"merged":2,"ignored":0,"stale":0,"duplicate":false,"sequence":7,"incarnation":"7a1e0b52","life":"2f319c5d","keys":null,"invalid":1,"invalid_objects":[{"index":3,"key":null,"code":"no-key","detail":"no key"}]}"#,
     );

@@ -244,6 +244,10 @@ words! {
         QueueLimit = "queue_limit",
         /// The key is ready, and workers hold as many keys of its group as the setting `groups` allows.
         GroupLimit = "group_limit",
+        /// The key is ready, and its group is paused.
+        GroupPaused = "group_paused",
+        /// The key is ready, and a worker has asked that nothing of its group is delivered for a time.
+        GroupHeld = "group_held",
         /// The key is ready, and waits for the setting `rate`.
         RateLimited = "rate_limited",
         /// The key is delayed, and the queue is closed, so the delay does not end.

@@ -72,6 +72,9 @@ pub struct Pop {
     /// Id of this pop: a repeated pop with the same id returns the same leases while they are live.
     #[arg(long, value_name = "ID")]
     pub id: Option<String>,
+    /// Only keys of this group; the empty text is the group without a name.
+    #[arg(long, value_name = "NAME")]
+    pub group: Option<String>,
     /// Include the last acknowledged object of each key.
     #[arg(long)]
     pub with_known: bool,
@@ -212,6 +215,7 @@ impl Execute for Pop {
                 .query("lease_duration", self.lease)
                 .query("worker", self.worker.as_deref())
                 .query("id", self.id.as_deref())
+                .query("group", self.group.as_deref())
                 .listed("with", "known", self.with_known)
                 .listed("with", "diff", self.with_diff)
                 .wait(left.into());

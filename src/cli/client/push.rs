@@ -28,8 +28,8 @@ impl Execute for Test {
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
         let call = session.on_queue("test_push", &self.name)?;
-        let (test, text) = session.fetch::<PushTestDocument>(call).await?;
-        let PushTestDocument { status, duration_ms, answer } = test;
+        let (result, text) = session.fetch::<PushTestDocument>(call).await?;
+        let PushTestDocument { status, duration_ms, answer } = result;
         session.output.change(&text, self.name.as_str(), &format!("{answer} ({duration_ms} ms)"))?;
         if status.is_some_and(|status| (200..300).contains(&status)) {
             return Ok(());

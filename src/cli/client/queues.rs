@@ -10,7 +10,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use deltaq_client::Call;
 use deltaq_types::duration::DurationText;
 use deltaq_types::name::Name;
-use deltaq_types::{FollowState, PurgedDocument, QueueDocument, QueueStatus};
+use deltaq_types::{FollowState, PauseBody, PurgedDocument, QueueDocument, QueueStatus};
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -83,7 +83,7 @@ super::commands! {
         #[command(after_help = "Example:\n  deltaq queue delete prices --yes")]
         Delete(Delete),
         /// Stop delivery; all other calls continue to work.
-        #[command(after_help = "Example:\n  deltaq queue pause prices")]
+        #[command(after_help = "Example:\n  deltaq queue pause prices\n  deltaq queue pause prices --group acme")]
         Pause(Pause),
         /// Start delivery again.
         #[command(after_help = "Example:\n  deltaq queue resume prices")]
@@ -214,12 +214,44 @@ macro_rules! simple {
 simple! {
     /// `deltaq queue get`.
     Get "get_queue" "";
+    /// `deltaq queue reopen`.
+    Reopen "reopen_queue" "open";
+}
+
+/// Commands that stop the delivery of a queue or a group, or end that.
+macro_rules! switching {
+    ($($(#[doc = $doc:literal])* $name:ident $operation:literal $sentence:literal;)*) => {$(
+        $(#[doc = $doc])*
+        #[derive(Debug, Clone, Args)]
+        pub struct $name {
+            /// The queue.
+            pub name: Name,
+            /// Only this group; the empty text is the group without a name.
+            #[arg(long, value_name = "NAME")]
+            pub group: Option<String>,
+        }
+
+        impl Execute for $name {
+            const OPERATIONS: &'static [&'static str] = &[$operation];
+
+            async fn execute(&self, session: &Session) -> Result<(), Failure> {
+                let call = session.on_queue($operation, &self.name)?;
+                let call = match &self.group {
+                    None => call,
+                    Some(group) => call.json(&PauseBody { group: Some(group.as_str().into()) }),
+                };
+                let text: Box<RawValue> = session.client.fetch(call).await?;
+                show_change(session, &text, $sentence)
+            }
+        }
+    )*};
+}
+
+switching! {
     /// `deltaq queue pause`.
     Pause "pause_queue" "paused";
     /// `deltaq queue resume`.
     Resume "resume_queue" "resumed";
-    /// `deltaq queue reopen`.
-    Reopen "reopen_queue" "open";
 }
 
 impl Execute for List {

@@ -92,8 +92,8 @@ operations! {
     PATCH  "/v1/queues/{queue}"                patch_queue    OnQueue(Admin)   Write     Patch    [SettingsQuery]   long  conditional  settings::patch;
     POST   "/v1/queues/{queue}/settings/plan"  plan_settings  OnQueue(Admin)   Read      Settings []                long  with_body    settings::plan;
     DELETE "/v1/queues/{queue}"                delete_queue   OnQueue(Admin)   Write     Ignored  [DeleteQueueQuery] long without_body queues::delete;
-    POST   "/v1/queues/{queue}/pause"          pause_queue    OnQueue(Admin)   Write     Empty    []                long  with_body    queues::pause;
-    POST   "/v1/queues/{queue}/resume"         resume_queue   OnQueue(Admin)   Write     Empty    []                long  with_body    queues::resume;
+    POST   "/v1/queues/{queue}/pause"          pause_queue    OnQueue(Admin)   Write     Document []                long  with_body    queues::pause;
+    POST   "/v1/queues/{queue}/resume"         resume_queue   OnQueue(Admin)   Write     Document []                long  with_body    queues::resume;
     POST   "/v1/queues/{queue}/close"          close_queue    OnQueue(Admin)   Wait      Empty    [CloseQuery]      long  with_body    queues::close;
     POST   "/v1/queues/{queue}/reopen"         reopen_queue   OnQueue(Admin)   Write     Empty    []                long  with_body    queues::reopen;
     POST   "/v1/queues/{queue}/purge"          purge_queue    OnQueue(Admin)   Write     Empty    []                long  with_body    queues::purge;

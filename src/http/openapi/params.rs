@@ -5,10 +5,10 @@ use utoipa::openapi::{Ref, Required};
 use utoipa::{IntoParams, ToSchema};
 
 use super::schemas::{
-    Continue, Count, Delay, Duplicates, EntityTags, ErrorText, Fields, Flag, GroupSortName, HeadStart,
-    IndexName, IndexText, Key, Label, LastEventId, LeaseLength, ObjectFields, PageLimit, Percent, PopMax,
-    Prefix, ProblemName, QueueFields, QueueName, ShardName, States, Traceparent, Version, VersionOrNow,
-    ViewName, Wait, WaitFor, With, WithDiff,
+    Continue, Count, Delay, Duplicates, EntityTags, ErrorText, Fields, Flag, GroupName, GroupSortName,
+    HeadStart, IndexName, IndexText, Key, Label, LastEventId, LeaseLength, ObjectFields, PageLimit, Percent,
+    PopMax, Prefix, ProblemName, QueueFields, QueueName, ShardName, States, Traceparent, Version,
+    VersionOrNow, ViewName, Wait, WaitFor, With, WithDiff,
 };
 
 /// The names of the parameters of an operation.
@@ -116,6 +116,7 @@ parameters! {
         "lease_duration" LeaseLength "The length of the leases; default: the setting of the queue.";
         "worker" Label "The name of the worker, shown with its leases.";
         "id" Label "The id of the pop: a repeated pop with the same id returns the same leases while they are live.";
+        "group" GroupName "Only keys of this group, outside its turns; the empty text is the group without a name.";
         "with" With "`known` adds to each item the object that was acknowledged last, and `diff` the difference from that object to the newest one. `known,diff` adds both.";
     }
     ItemsQuery in Query {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use deltaq_engine::limits::INDEX_VALUE_BYTES_MAX;
+use deltaq_engine::limits::{GROUP_BYTES_MAX, INDEX_VALUE_BYTES_MAX};
 use deltaq_engine::view::View;
 use deltaq_types::{ItemDocument, ObjectDocument, QueueDocument};
 
@@ -93,6 +93,8 @@ terms! { schemas;
     ViewName = json!({ "type": "string", "enum": View::ALL.map(View::as_str) });
     /// The order of a list of groups.
     GroupSortName = json!({ "type": "string", "enum": ["wait", "ready", "leased"] });
+    /// The name of a group, at most 256 bytes long in UTF-8.
+    GroupName = json!({ "type": "string", "maxLength": GROUP_BYTES_MAX });
     /// A version, `now`, or 0 for all keys first.
     Version = json!({ "type": "string", "pattern": "^(now|[0-9]{1,19}|[0-9a-f]{8}-[0-9]{1,19}(-[0-9]{1,19})?)$" });
     /// A version, or `now`.

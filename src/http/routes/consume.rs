@@ -7,11 +7,11 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::HeaderValue;
 use axum::response::Response;
-use deltaq_engine::command::{How, Part, Pop, Settle, Settled};
+use deltaq_engine::command::{HoldScope, How, Part, Pop, Settle, Settled};
 use deltaq_engine::excerpt::Excerpt;
 use deltaq_engine::id::{Rv, Worker};
 use deltaq_engine::key::Key;
-use deltaq_engine::limits::NAME_BYTES_MAX;
+use deltaq_engine::limits::{GROUP_BYTES_MAX, NAME_BYTES_MAX};
 use deltaq_engine::refusal::Refusal;
 use deltaq_service::{Handle, Moment, PopCall};
 use deltaq_types::{
@@ -78,11 +78,13 @@ pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {
         worker: params.name("worker")?.map(Worker::from),
         id: params.name("id")?.map(Arc::from),
         with_known: with_known || with_diff,
+        group: params.text_or_empty("group").map(check_group).transpose()?,
     };
     let body: PopBody = incoming.document().await?;
     let (leases, hows) = read_settles(body.settle)?;
     let handle = state.partitions.get(&name)?;
-    check_mode(&handle, &hows)?;
+    check_hows(&handle, &hows)?;
+    check_wanted_group(&handle, pop.group.as_deref())?;
     let with = With { known: with_known, diff: with_diff.then(|| handle.config().array_keys.clone()) };
     let is_large = max > LARGE_CALL_KEYS as u64 || hows.len() > LARGE_CALL_KEYS;
     let settles = settles_of(&handle, &leases, hows);
@@ -236,7 +238,7 @@ async fn settle_all(
     leases: Vec<NamedSettle>,
     hows: Vec<How>,
 ) -> Result<SettledList, Problem> {
-    check_mode(handle, &hows)?;
+    check_hows(handle, &hows)?;
     let settles = settles_of(handle, &leases, hows);
     let is_large = settles.len() > LARGE_CALL_KEYS;
     let settling = {
@@ -321,8 +323,10 @@ fn read_settle(
     };
     let delay = length("delay", call.delay, Duration::ZERO..=DELAY_MAX)?;
     // A hold that is too long is cut, because targets ask for any time.
+    let scope = call.hold.as_ref().map(|hold| hold.scope).unwrap_or_default();
     let hold = length("hold.for", call.hold.map(|hold| hold.length), Duration::ZERO..=Duration::MAX)?;
     let hold = hold.filter(|length| !length.is_zero());
+    let or_hold = |acks, otherwise| hold.map_or(otherwise, |length| How::Hold { scope, acks, length });
     let lease = length("lease_duration", call.lease_duration, LEASE_MIN..=LEASE_MAX)?;
     call.error.as_deref().map(check_error).transpose().map_err(|wrong| wrong.field("error"))?;
     let error = call.error.map(Arc::from);
@@ -337,10 +341,10 @@ fn read_settle(
     let places = ids.into_iter().enumerate();
     leases.extend(places.map(|(place, lease_id)| NamedSettle { lease_id, how, index: index(place) }));
     let how = match how {
-        SettleAs::Ack => hold.map_or(How::Ack, |length| How::Hold { acks: true, length }),
+        SettleAs::Ack => or_hold(true, How::Ack),
         SettleAs::Done => How::Done { delay },
         SettleAs::Nack => How::Nack { delay, floor: call.floor == Some(true), error },
-        SettleAs::Release => hold.map_or(How::Release, |length| How::Hold { acks: false, length }),
+        SettleAs::Release => or_hold(false, How::Release),
         SettleAs::Reject => How::Reject { error },
         SettleAs::Extend => How::Extend { lease },
     };
@@ -381,9 +385,33 @@ fn settled_documents(leases: Vec<NamedSettle>, results: &[Settled], moment: Mome
     pairs.map(|(lease, settled)| wire::settled(lease.lease_id, lease.how, *settled, moment)).collect()
 }
 
-/// Refuses `done` in all modes except keys, where it would drop the deltas of the lease, and `through` in all modes except delta, where a lease has at
-/// most one delta. A queue with keys can't change its mode, so the mode can't change before a live lease is settled.
-fn check_mode(handle: &Handle, hows: &[How]) -> Result<(), Problem> {
+/// The name of a group, which may be empty.
+fn check_group(name: &str) -> Result<Arc<str>, Problem> {
+    if name.len() > GROUP_BYTES_MAX {
+        return Err(wrong("group", &format!("the name of a group has at most {GROUP_BYTES_MAX} bytes")));
+    }
+    Ok(name.into())
+}
+
+/// Refuses a pop that asks for a group of a queue without groups.
+fn check_wanted_group(handle: &Handle, group: Option<&str>) -> Result<(), Problem> {
+    if group.is_some() && handle.config().groups.is_none() {
+        return Err(wrong("group", "the queue has no setting groups"));
+    }
+    Ok(())
+}
+
+/// Refuses a hold of a group in a queue without groups, `done` in all modes except keys, where it would drop the deltas of the lease, and `through` in all
+/// modes except delta, where a lease has at most one delta. A queue with keys can't change its mode, so the mode can't change before a live lease is settled.
+fn check_hows(handle: &Handle, hows: &[How]) -> Result<(), Problem> {
+    let holds_group = |how: &How| {
+        let how = if let How::Part(part) = how { part.rest.as_ref() } else { Some(how) };
+        matches!(how, Some(How::Hold { scope: HoldScope::Group, .. }))
+    };
+    if hows.iter().any(holds_group) && handle.config().groups.is_none() {
+        let detail = "the queue has no setting groups, so there is no group to hold";
+        return Err(Problem::new(Code::InvalidRequest, detail).with("field", "hold.scope"));
+    }
     let of = |how: &How| match how {
         How::Done { .. } => Some(("done", Mode::Keys, "only mode keys has Done without Forget")),
         How::Part(_) => Some(("through", Mode::Delta, "only in mode delta a lease has several deltas")),

@@ -2,6 +2,7 @@
 
 use deltaq_engine::excerpt::Excerpt;
 use deltaq_engine::groups::{GroupSort, GroupStatus};
+use deltaq_service::Moment;
 use deltaq_types::{GroupDocument, GroupList};
 
 use crate::http::openapi::params::{GroupsQuery, InQueue};
@@ -10,6 +11,7 @@ use crate::http::problem::Problem;
 use crate::http::reply::Json;
 use crate::http::request::call::ReadCall;
 use crate::http::request::params::wrong;
+use crate::http::wire::timestamp;
 
 /// Maximum number of groups in a reply.
 const GROUPS_SHOWN_MAX: usize = 20;
@@ -34,17 +36,18 @@ pub(in crate::http) async fn groups(call: ReadCall) -> Result<Json<GroupList>, P
             return Err(wrong("sort", &format!("{} is neither wait nor ready nor leased", Excerpt(other))));
         }
     };
-    let (list, rv) = state.partitions.get(&name)?.groups(sort, GROUPS_SHOWN_MAX).await?;
-    let list = list.unwrap_or_default();
+    let handle = state.partitions.get(&name)?;
+    let (list, rv) = handle.groups(sort, GROUPS_SHOWN_MAX).await?;
+    let (list, moment) = (list.unwrap_or_default(), handle.moment());
     Ok(Json(GroupList {
-        groups: list.groups.iter().map(document).collect(),
+        groups: list.groups.iter().map(|group| document(group, moment)).collect(),
         count: list.count as u64,
         weights: list.weights,
         resource_version: rv.get(),
     }))
 }
 
-fn document(group: &GroupStatus) -> GroupDocument {
+fn document(group: &GroupStatus, moment: Moment) -> GroupDocument {
     GroupDocument {
         name: group.name.as_deref().map(str::to_owned),
         ready: group.ready as u64,
@@ -55,5 +58,7 @@ fn document(group: &GroupStatus) -> GroupDocument {
         weight: group.weight.into(),
         max_leased: group.max_leased,
         is_full: group.is_full,
+        paused: group.is_paused,
+        held_until: group.held_until.map(|until| timestamp(moment.wall(until))),
     }
 }

@@ -6,8 +6,9 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use deltaq_engine::excerpt::Excerpt;
+use deltaq_engine::limits::GROUP_BYTES_MAX;
 use deltaq_service::{Handle, Registry};
-use deltaq_types::{PurgedDocument, QueueDocument, QueuePage, QueueStatus};
+use deltaq_types::{PauseBody, PurgedDocument, QueueDocument, QueuePage, QueueStatus};
 
 use super::pages::{stream_pages, wants_lines};
 use crate::http::cluster::queue_list::{QueueList, complete};
@@ -16,7 +17,7 @@ use crate::http::openapi::params::{CloseQuery, DeleteQueueQuery, InQueue, ListQu
 use crate::http::openapi::responses::{
     Always, Conflict, ExpiredToken, NotAcceptable, OfBody, OfQueue, Unavailable,
 };
-use crate::http::problem::Problem;
+use crate::http::problem::{Code, Problem};
 use crate::http::reply::{Json, Reply};
 use crate::http::request::call::{QueueCall, ReadCall};
 use crate::http::request::context::RequestContext;
@@ -111,30 +112,32 @@ pub(in crate::http) async fn delete(call: ReadCall) -> Result<StatusCode, Proble
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Stop delivery until resume. Waiting pops keep their position.
+/// Stop delivery, or that of one group, until resume. Waiting pops keep their position.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/pause", tag = "queues", operation_id = "pause_queue",
     params(InQueue),
+    request_body(content = Option<PauseBody>),
     responses(
         (status = 200, description = "The queue.", body = QueueDocument),
         Always, OfQueue, OfBody,
     )
 )]
 pub(in crate::http) async fn pause(call: QueueCall) -> Result<Json<QueueDocument>, Problem> {
-    switch(call, async |handle| handle.set_paused(true).await).await
+    pause_or_resume(call, true).await
 }
 
-/// Resume delivery.
+/// Resume delivery, or that of one group.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/resume", tag = "queues", operation_id = "resume_queue",
     params(InQueue),
+    request_body(content = Option<PauseBody>),
     responses(
         (status = 200, description = "The queue.", body = QueueDocument),
         Always, OfQueue, OfBody,
     )
 )]
 pub(in crate::http) async fn resume(call: QueueCall) -> Result<Json<QueueDocument>, Problem> {
-    switch(call, async |handle| handle.set_paused(false).await).await
+    pause_or_resume(call, false).await
 }
 
 /// Open a closed queue again.
@@ -205,6 +208,31 @@ pub(in crate::http) async fn purge(
     let handle = state.partitions.get(&name)?;
     let purged = handle.purge().await?;
     Ok(context.reply(PurgedDocument { keys: purged.keys, deltas: purged.deltas }))
+}
+
+/// Pauses or resumes the queue, or one of its groups.
+async fn pause_or_resume(call: QueueCall, paused: bool) -> Result<Json<QueueDocument>, Problem> {
+    let QueueCall { state, name, incoming, context, .. } = call;
+    let PauseBody { group } = incoming.document().await?;
+    let registry = state.partitions.registry(&name)?;
+    let handle = registry.get(&name)?;
+    match group {
+        None => handle.set_paused(paused).await?,
+        Some(group) => {
+            let refused = |detail: String| Problem::new(Code::InvalidRequest, detail).with("field", "group");
+            if group.len() > GROUP_BYTES_MAX {
+                let detail = format!("the name of a group has at most {GROUP_BYTES_MAX} bytes");
+                return Err(refused(detail).with("limit", GROUP_BYTES_MAX));
+            }
+            if handle.config().groups.is_none() {
+                return Err(refused("the queue has no setting groups".to_owned()));
+            }
+            if !handle.set_group_paused(&group, paused).await? {
+                return Err(refused("the queue has no room for another group".to_owned()));
+            }
+        }
+    }
+    document(&registry, &handle, &context).await
 }
 
 async fn switch(

@@ -143,8 +143,10 @@ fn share(group: &GroupTurn) -> f64 {
 /// When the hold ends and the rate of the queue lets a ready key through. `None` if it does so now, or if the queue delivers nothing for another reason.
 fn next_delivery(explanation: &Explanation, moment: Moment) -> Option<Time> {
     let is_full = explanation.is_full || explanation.group.as_ref().is_some_and(|group| group.is_full);
-    let is_stopped = explanation.is_paused || is_full || explanation.ahead.is_none();
-    let next = explanation.held_until.max(explanation.next_by_rate);
+    let is_paused = explanation.is_paused || explanation.group.as_ref().is_some_and(|group| group.is_paused);
+    let is_stopped = is_paused || is_full || explanation.ahead.is_none();
+    let group_held_until = explanation.group.as_ref().and_then(|group| group.held_until);
+    let next = explanation.held_until.max(explanation.next_by_rate).max(group_held_until);
     next.filter(|at| !is_stopped && *at > moment.now)
 }
 
@@ -183,6 +185,13 @@ fn ready(explanation: &Explanation, moment: Moment) -> (HoldReason, String) {
             format!("it is ready, and workers hold as many keys of {name} as they may; {keys} ahead of it");
         return (HoldReason::GroupLimit, sentence);
     }
+    if let Some((group, stopped)) =
+        explanation.group.as_ref().and_then(|group| Some((group, stop(group, moment)?)))
+    {
+        let (reason, until) = stopped;
+        let name = named(group);
+        return (reason, format!("it is ready, and {name} is {until}; {keys} ahead of it"));
+    }
     if let Some(at) = next_delivery(explanation, moment) {
         let at = timestamp(moment.wall(at));
         let sentence = format!(
@@ -201,6 +210,15 @@ fn ready(explanation: &Explanation, moment: Moment) -> (HoldReason, String) {
         0 => (HoldReason::Next, "it is ready, and the next pop gets it".to_owned()),
         _ => (HoldReason::Queued, format!("it is ready, and {keys} ahead of it")),
     }
+}
+
+/// Why the group is not delivered, and until when.
+fn stop(group: &GroupTurn, moment: Moment) -> Option<(HoldReason, String)> {
+    if group.is_paused {
+        return Some((HoldReason::GroupPaused, "paused".to_owned()));
+    }
+    let until = timestamp(moment.wall(group.held_until?));
+    Some((HoldReason::GroupHeld, format!("held until {until}, because a worker has asked for it")))
 }
 
 fn named(group: &GroupTurn) -> String {

@@ -93,6 +93,9 @@ fn name(kind: &EventKind) -> Option<EventName> {
         EventKind::Removed { .. } => EventName::Removed,
         // An explanation shows the group of a key.
         EventKind::Grouped { .. }
+        | EventKind::GroupPaused { .. }
+        | EventKind::GroupResumed { .. }
+        | EventKind::GroupHeld { .. }
         | EventKind::Populated
         | EventKind::Configured { .. }
         | EventKind::Paused

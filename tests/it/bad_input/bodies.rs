@@ -89,6 +89,7 @@ async fn values_that_are_not_objects_are_refused() {
 #[tokio::test]
 async fn an_empty_body_is_refused_where_one_is_needed() {
     let bench = Bench::new().await;
+    let long_group = format!("{{\"group\":\"{}\"}}", "x".repeat(257));
     let rows = [
         on(("POST", "/add"), "invalid-json").has("line", 1),
         on(("POST", "/add?key=a"), "invalid-json").has("line", 1),
@@ -103,7 +104,12 @@ async fn an_empty_body_is_refused_where_one_is_needed() {
         on(("POST", "/settle"), "invalid-request").has("field", "settle").tells("the body is empty"),
         on(("POST", "/ack"), "invalid-request").has("field", "lease_id").tells("the body is empty"),
         on(("POST", "/extend"), "invalid-request").has("field", "lease_id").tells("the body is empty"),
-        on(("POST", "/pause"), "invalid-request").body("1").tells("no body"),
+        on(("POST", "/close"), "invalid-request").body("1").tells("no body"),
+        on(("POST", "/pause"), "invalid-request").body("1").tells("expected a JSON object"),
+        on(("POST", "/pause"), "invalid-request").body("{\"queue\":\"q\"}").tells("unknown field `queue`"),
+        on(("POST", "/resume"), "invalid-request").body("{\"group\":7}").tells("group"),
+        on(("POST", "/pause"), "invalid-request").body("{\"group\":\"a\"}").tells("no setting groups"),
+        on(("POST", "/pause"), "invalid-request").body(&long_group).has("limit", 256),
         on(("POST", "/resync"), "invalid-request").body("{\"a\":1}").tells("no body"),
     ];
     bench.refuses(rows).await;

@@ -136,10 +136,10 @@ async fn too_large_bodies() {
     let large = format!("{{\"key\":\"{}\"}}", "x".repeat(5_000));
     let chunks = format!("{:x}\r\n{large}\r\n0\r\n\r\n", large.len());
     for path in
-        [ADD, "/v1/queues/q/replace", "/v1/queues/q/deltas", "/v1/queues/q/settle", "/v1/queues/q/pause"]
+        [ADD, "/v1/queues/q/replace", "/v1/queues/q/deltas", "/v1/queues/q/settle", "/v1/queues/q/close"]
     {
         let (limit, tells) =
-            if path.ends_with("/pause") { (1_024, "takes no body") } else { (4_096, "max_body_bytes") };
+            if path.ends_with("/close") { (1_024, "takes no body") } else { (4_096, "max_body_bytes") };
         let row = row("POST", path, "object-too-large").has("limit", limit).tells(tells);
         let chunked = row.clone().header("transfer-encoding", "chunked").body(&chunks);
         let claimed = row.clone().header("content-length", "99999999999");

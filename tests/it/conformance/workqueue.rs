@@ -180,7 +180,7 @@ impl Workqueue {
 
     fn get(&mut self) -> Value {
         let (lease, worker, id) = (None, None, None);
-        let pop = Pop { max: 1, max_bytes: usize::MAX, lease, worker, id, with_known: false };
+        let pop = Pop { max: 1, max_bytes: usize::MAX, lease, worker, id, with_known: false, group: None };
         let items = match self.queue.pop(self.now, &pop) {
             Ok(items) => items,
             Err(Refusal::Closed) => return json!({ "shutdown": true }),

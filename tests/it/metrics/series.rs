@@ -286,7 +286,7 @@ fn queue(config: &Arc<Config>, added_s: u64, popped_s: u64, ready: &[u64]) -> Qu
     };
     add(&mut queue, "leased", added_s);
     let (lease, worker, id) = (Some(Duration::from_hours(1)), None, None);
-    let pop = Pop { max: 1, max_bytes: usize::MAX, lease, worker, id, with_known: false };
+    let pop = Pop { max: 1, max_bytes: usize::MAX, lease, worker, id, with_known: false, group: None };
     assert_eq!(queue.pop(at(popped_s), &pop).expect("the queue is open").len(), 1);
     for (number, seconds) in ready.iter().enumerate() {
         add(&mut queue, &format!("ready-{number}"), *seconds);

@@ -2,7 +2,8 @@
 //! [`deltaq_types`] does not check.
 
 use deltaq_types::{
-    DeltaCall, DeltaCallType, ForgetBody, KeysBody, SeedCall, SettleAs, SettleBody, SettleCall,
+    DeltaCall, DeltaCallType, ForgetBody, Hold, HoldScope, KeysBody, PauseBody, SeedCall, SettleAs,
+    SettleBody, SettleCall,
 };
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -97,8 +98,8 @@ impl Call {
             Command::Promote(keys, options) => bare("delayed/promote").selecting(keys, options),
             Command::Redrive(keys, options) => bare("parked/redrive").selecting(keys, options),
             Command::Discard(keys, options) => bare("parked/discard").selecting(keys, options),
-            Command::Pause => bare("pause"),
-            Command::Resume => bare("resume"),
+            Command::Pause(options) => bare("pause").with(&pause(options)),
+            Command::Resume(options) => bare("resume").with(&pause(options)),
             Command::Close(options) => Self::post("close", options),
             Command::Reopen => bare("reopen"),
             Command::Item(key) => Self::get(format!("/items/{key}")),
@@ -246,12 +247,22 @@ fn settle_call(settle: &Settle, numbers: &impl Numbers) -> SettleCall {
         delay: option("delay").map(Into::into),
         floor: (option("floor").as_deref() == Some("true")).then_some(true),
         error: option("error").map(Into::into),
-        hold: option("hold").map(Into::into),
+        hold: option("hold")
+            .map(Into::into)
+            .or_else(|| option("hold_group").map(|length| Box::new(group_hold(length)))),
         through: settle.options.number("through").map(|number| Box::new(numbers.version(number))),
         keep: (option("keep").as_deref() == Some("true")).then_some(true),
         lease_duration: option("lease_duration").map(Into::into),
         ..SettleCall::new(numbers.lease(settle.lease), how)
     }
+}
+
+fn group_hold(length: String) -> Hold {
+    Hold { scope: HoldScope::Group, ..length.into() }
+}
+
+fn pause(options: &Options) -> PauseBody {
+    PauseBody { group: options.get("group").map(Into::into) }
 }
 
 fn text(body: &impl Serialize) -> String {

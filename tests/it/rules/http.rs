@@ -142,8 +142,8 @@ impl Http {
             }
             Command::Set(_)
             | Command::Tick(_)
-            | Command::Pause
-            | Command::Resume
+            | Command::Pause(_)
+            | Command::Resume(_)
             | Command::Close(_)
             | Command::Reopen => Reply::Done,
             Command::Produce(..) | Command::Deltas(..) | Command::Resync | Command::Seed(_) => {

@@ -49,3 +49,70 @@ async fn a_queue_of_mode_keys_names_its_groups_by_the_beginning_of_keys() {
     let by_prefix = json!({"mode": "keys", "groups": {"by": {"key_prefix": "/"}}});
     service.call("PUT", QUEUE, &by_prefix).await.ok();
 }
+
+#[tokio::test]
+async fn pops_of_one_group_and_of_all_wait_together() {
+    let service = Service::start().await;
+    service.call("PUT", QUEUE, &json!({"groups": {"by": "/t"}})).await.ok();
+    let mut of_b = service.send("POST", &format!("{QUEUE}/pop?group=b&wait=30s"), &Value::Null).await;
+    waiters(&service, 1).await;
+    let mut of_none = service.send("POST", &format!("{QUEUE}/pop?group=&wait=30s"), &Value::Null).await;
+    waiters(&service, 2).await;
+    let mut of_all = service.send("POST", &format!("{QUEUE}/pop?wait=30s"), &Value::Null).await;
+    waiters(&service, 3).await;
+    let changes = json!([{"key": "a1", "t": "a"}, {"key": "a2", "t": "a"}, {"key": "a3", "t": "a"}]);
+    service.post(&format!("{QUEUE}/add"), &changes).await.ok();
+    assert_eq!(keys(&of_all.reply().await.ok()), ["a1"]);
+    // The others take no key of this group, so a new pop does.
+    let popped = service.post(&format!("{QUEUE}/pop?wait=30s"), &Value::Null).await.ok();
+    assert_eq!(keys(&popped), ["a2"]);
+    assert_eq!(keys(&service.post(&format!("{QUEUE}/pop?group=c"), &Value::Null).await.ok()), [""; 0]);
+    waiters(&service, 2).await;
+    service.post(&format!("{QUEUE}/add"), &json!([{"key": "b1", "t": "b"}, {"key": "x"}])).await.ok();
+    assert_eq!(keys(&of_b.reply().await.ok()), ["b1"]);
+    assert_eq!(keys(&of_none.reply().await.ok()), ["x"]);
+}
+
+#[tokio::test]
+async fn a_pop_of_a_group_needs_the_setting() {
+    let service = Service::start().await;
+    service.call("PUT", QUEUE, &json!({})).await.ok();
+    service.post(&format!("{QUEUE}/pop?group=a"), &Value::Null).await.problem("invalid-parameter");
+    service.call("PATCH", QUEUE, &json!({"groups": {"by": "/t"}})).await.ok();
+    let long = "x".repeat(257);
+    service.post(&format!("{QUEUE}/pop?group={long}"), &Value::Null).await.problem("invalid-parameter");
+    service.post(&format!("{QUEUE}/pop?group=a"), &Value::Null).await.ok();
+}
+
+#[tokio::test]
+async fn a_group_is_paused_and_held_without_the_others() {
+    let service = Service::start().await;
+    service.call("PUT", QUEUE, &json!({})).await.ok();
+    let pause = format!("{QUEUE}/pause");
+    service.post(&pause, &json!({"group": "a"})).await.problem("invalid-request");
+    service.call("PATCH", QUEUE, &json!({"groups": {"by": "/t"}})).await.ok();
+    let changes = json!([{"key": "a1", "t": "a"}, {"key": "a2", "t": "a"}, {"key": "b1", "t": "b"}]);
+    service.post(&format!("{QUEUE}/add"), &changes).await.ok();
+    service.post(&pause, &json!({"group": "a"})).await.ok();
+    let found = explained(&service, "a1").await;
+    assert_eq!((&found["reason"], &found["due_at"]), (&json!("group_paused"), &Value::Null), "{found}");
+    let popped = service.post(&format!("{QUEUE}/pop?max=9"), &Value::Null).await.ok();
+    assert_eq!(keys(&popped), ["b1"]);
+    service.post(&format!("{QUEUE}/resume"), &Value::Null).await.ok();
+    assert_eq!(keys(&service.post(&format!("{QUEUE}/pop"), &Value::Null).await.ok()), [""; 0]);
+    service.post(&format!("{QUEUE}/resume"), &json!({"group": "a"})).await.ok();
+    let popped = service.post(&format!("{QUEUE}/pop"), &Value::Null).await.ok();
+    let hold = |popped: &Value, length: &str| json!({"lease_id": lease(popped, 0), "hold": {"scope": "group", "for": length}});
+    let settled = service.post(&format!("{QUEUE}/ack"), &hold(&popped, "1h")).await.ok();
+    let found = explained(&service, "a2").await;
+    let until = &settled["settled"][0]["held_until"];
+    assert_eq!((&found["reason"], &found["due_at"]), (&json!("group_held"), until), "{found}");
+    let list = service.get(&format!("{QUEUE}/groups?sort=ready")).await.ok();
+    assert_eq!((&list["groups"][0]["name"], &list["groups"][0]["held_until"]), (&json!("a"), until));
+    service.post(&format!("{QUEUE}/resume"), &json!({"group": "a"})).await.ok();
+    let popped = service.post(&format!("{QUEUE}/pop"), &Value::Null).await.ok();
+    assert_eq!(keys(&popped), ["a2"]);
+    // The end of the hold serves a pop that waits.
+    service.post(&format!("{QUEUE}/release"), &hold(&popped, "100ms")).await.ok();
+    assert_eq!(keys(&service.post(&format!("{QUEUE}/pop?wait=30s"), &Value::Null).await.ok()), ["a2"]);
+}

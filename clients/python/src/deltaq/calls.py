@@ -370,17 +370,20 @@ def pop(
     lease_duration: Duration | None = None,
     worker: str | None = None,
     id: str | None = None,
+    group: str | None = None,
     with_known: bool = False,
     with_diff: bool = False,
     settle: Sequence[Json] = (),
 ) -> Call[Popped]:
     """Settles earlier leases, and then leases up to `max` keys, by default one. A repeat with the same `id` returns the same leases. The default `id` is
-    a new one. With `with_known`, items have the object that was acknowledged last, and with `with_diff` the difference from it to the newest one."""
+    a new one. With `group`, only keys of this group are leased, outside its turns. With `with_known`, items have the object that was acknowledged
+    last, and with `with_diff` the difference from it to the newest one."""
     query = {
         "max": max,
         "lease_duration": None if lease_duration is None else duration_text(lease_duration),
         "worker": worker,
         "id": id or new_pop_id(),
+        "group": group,
         "with": ",".join(name for name, wanted in [("known", with_known), ("diff", with_diff)] if wanted) or None,
     }
     return _call("POST", _queue(queue, "/pop"), Popped.read, query, {"settle": list(settle)}, wait=wait)
@@ -560,6 +563,16 @@ def delete_queue(queue: str, *, force: bool = False) -> Call[None]:
 def pause(queue: str) -> Call[QueueDocument]:
     """Stops delivery."""
     return _call("POST", _queue(queue, "/pause"), QueueDocument.read)
+
+
+def pause_group(queue: str, group: str) -> Call[QueueDocument]:
+    """Stops the delivery of a group. The empty name is that of the group without a name."""
+    return _call("POST", _queue(queue, "/pause"), QueueDocument.read, {}, {"group": group})
+
+
+def resume_group(queue: str, group: str) -> Call[QueueDocument]:
+    """Resumes the delivery of a group, and ends its hold."""
+    return _call("POST", _queue(queue, "/resume"), QueueDocument.read, {}, {"group": group})
 
 
 def resume(queue: str) -> Call[QueueDocument]:

@@ -29,6 +29,8 @@ requests! {
         lease_duration duration "lease_duration";
         /// The name of the worker, shown with its leases.
         worker text "worker";
+        /// Only keys of this group, outside its turns; the empty text is the group without a name.
+        group text "group";
     }
 }
 

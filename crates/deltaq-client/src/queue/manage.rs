@@ -1,7 +1,8 @@
 //! A queue as a whole: settings, status, delivery.
 
 use deltaq_types::{
-    PurgedDocument, PushTestDocument, QueueDocument, QueuePage, QueueSettings, QueueStatus, SettingsPlan,
+    PauseBody, PurgedDocument, PushTestDocument, QueueDocument, QueuePage, QueueSettings, QueueStatus,
+    SettingsPlan,
 };
 use http::Method;
 use serde::Serialize;
@@ -139,6 +140,27 @@ impl Queue {
     /// The call failed, such as for a queue that does not push. What the endpoint answers is no error.
     pub async fn test_push(&self) -> Result<PushTestDocument, Error> {
         self.client().request(self.call(Method::POST, ["push", "test"]).repeatable()).await
+    }
+
+    /// Stops the delivery of a group. The empty name is that of the group without a name.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn pause_group(&self, group: &str) -> Result<QueueDocument, Error> {
+        self.switch_group("pause", group).await
+    }
+
+    /// Resumes the delivery of a group, and ends its hold.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn resume_group(&self, group: &str) -> Result<QueueDocument, Error> {
+        self.switch_group("resume", group).await
+    }
+
+    async fn switch_group(&self, path: &str, group: &str) -> Result<QueueDocument, Error> {
+        let body = PauseBody { group: Some(group.into()) };
+        self.client().request(self.call(Method::POST, [path]).json(&body).repeatable()).await
     }
 
     /// Closes the queue.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::config::GroupRules;
-use crate::event::{Charged, Ending};
+use crate::event::{Charged, Ending, EventKind};
 use crate::id::{Rv, Slot, Token};
-use crate::schedule::{Groups, Place, Schedule, ScheduleState};
+use crate::schedule::{Groups, Place, Schedule, ScheduleState, Stop};
 use crate::state::State;
 use crate::time::Time;
 
@@ -15,16 +15,32 @@ impl State {
     #[inline(never)]
     pub(super) fn charge(&mut self, charged: &Charged, at: Time) {
         if let Some(groups) = &mut self.schedule.groups {
-            groups.lease(Token::new(self.rv), charged.group.as_ref(), charged.nth, at);
+            groups.lease(Token::new(self.rv), charged, at);
         }
     }
 
     /// Ends the charge for a lease.
-    #[cold]
-    #[inline(never)]
+    #[inline]
     pub(super) fn settle_charge(&mut self, token: Token, ending: &Ending, at: Time) {
         if let Some(groups) = &mut self.schedule.groups {
             groups.settle(token, at, ending.outcome().is_some());
+        }
+    }
+
+    /// Applies what stops the delivery of a group, or ends that.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn switch_group(&mut self, kind: &EventKind, at: Time) {
+        let Some(groups) = &mut self.schedule.groups else { return };
+        match kind {
+            EventKind::GroupPaused { group } => groups.switch(group.as_ref(), at, |stop| stop.paused = true),
+            EventKind::GroupResumed { group } => {
+                groups.switch(group.as_ref(), at, |stop| *stop = Stop::default());
+            }
+            EventKind::GroupHeld { group, until } => {
+                groups.switch(group.as_ref(), at, |stop| stop.held_until = *until);
+            }
+            _ => {}
         }
     }
 
@@ -62,6 +78,14 @@ impl Schedule {
     pub(super) fn regroup(&mut self, slot: Slot, state: &ScheduleState, group: Option<&Arc<str>>) {
         if let Some(groups) = &mut self.groups {
             groups.assign(slot, group, state.ready_turn());
+        }
+    }
+
+    /// Records that a slot has no key any more.
+    #[inline]
+    pub(super) fn leave_group(&mut self, slot: Slot) {
+        if let Some(groups) = &mut self.groups {
+            groups.release(slot);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Call, FailureState, How, Item, Outcome, Part, Pop, Settle, Settled};
+use super::{Call, FailureState, HoldScope, How, Item, Outcome, Part, Pop, Settle, Settled};
 use crate::config::Quiet;
 use crate::event::{Charged, Disposition, Ending, EventKind, Failure, Leased};
 use crate::id::{Slot, Token};
@@ -23,6 +23,7 @@ impl Queue {
     pub fn advance(&mut self, now: Time) -> Time {
         let now = now.max(self.state().last_at);
         self.volatile.now = now;
+        self.wake_groups(now);
         // Nothing in this loop creates a lease or moves a deadline, so leases that were skipped as uncommitted need
         // not be checked again.
         let mut expiry = self.state().schedule.next_expiry(Default::default(), now, self.volatile.committed);
@@ -92,7 +93,7 @@ impl Queue {
         let mut items = Vec::new();
         let mut bytes = 0_usize;
         while items.len() < pop.max {
-            let Some(slot) = self.state().next_delivered(now) else { break };
+            let Some(slot) = self.state().next_delivered_to(now, pop.group.as_deref()) else { break };
             let entry = self.state().entry(slot);
             let known = entry.known.as_ref().filter(|_| pop.with_known);
             bytes +=
@@ -103,7 +104,7 @@ impl Queue {
             let position = entry.ready_position();
             let key = entry.key.clone();
             let (worker, pop_id) = (pop.worker.clone(), pop.id.clone());
-            let charged = self.charged(slot, items.len());
+            let charged = self.charged(slot, items.len(), pop);
             let leased = Leased { key, deadline, worker, pop_id, charged };
             self.emit_at(now, Some(slot), EventKind::Leased(leased));
             let waited = now.since(position.added);
@@ -116,8 +117,9 @@ impl Queue {
 
     /// What the group of a key is charged for, which is the n-th one of its pop.
     #[inline]
-    fn charged(&self, slot: Slot, nth: usize) -> Option<Box<Charged>> {
-        self.state().schedule.groups.as_deref().map(|groups| Box::new(groups.charged(slot, nth)))
+    fn charged(&self, slot: Slot, nth: usize, pop: &Pop) -> Option<Box<Charged>> {
+        let groups = self.state().schedule.groups.as_deref();
+        groups.map(|groups| Box::new(groups.charged(slot, nth, pop.group.is_some())))
     }
 
     /// Records how many changes a delivery has coalesced.
@@ -211,9 +213,17 @@ impl Queue {
                 Ending::Rejected { error, disposition: self.given_up(now, slot) }
             }
         };
+        let group = self.held_group(&settle.how, slot, settle.token);
         self.end_lease(now, slot, ending);
-        if let How::Hold { length, .. } = settle.how {
-            return Settled::Held { worked, until: self.hold(now, length) };
+        match &settle.how {
+            How::Hold { scope: HoldScope::Queue, length, .. } => {
+                return Settled::Held { worked, until: self.hold(now, *length) };
+            }
+            // The setting may have gone since the call was checked.
+            How::Hold { scope: HoldScope::Group, length, .. } if self.state().schedule.groups.is_some() => {
+                return Settled::Held { worked, until: self.hold_group(now, group, *length) };
+            }
+            _ => {}
         }
         // An acknowledged key may no longer have an entry.
         let failed = matches!(settle.how, How::Nack { .. } | How::Reject { .. });
@@ -235,7 +245,7 @@ impl Queue {
             let Some(delta) = found else { return Settled::NotLeased };
             if delta.rv == newest.rv {
                 let how = match part.rest {
-                    Some(How::Hold { length, .. }) => How::Hold { acks: true, length },
+                    Some(How::Hold { scope, length, .. }) => How::Hold { scope, acks: true, length },
                     _ => How::Ack,
                 };
                 return self.settle_one(now, &Settle { token, how });
@@ -252,7 +262,9 @@ impl Queue {
             None if acknowledged.is_none() => return Settled::Repeated,
             None => return Settled::Ok { worked, failed: None },
             Some(How::Ack) => How::Release,
-            Some(How::Hold { length, .. }) => How::Hold { acks: false, length: *length },
+            Some(How::Hold { scope, length, .. }) => {
+                How::Hold { scope: *scope, acks: false, length: *length }
+            }
             Some(how) => how.clone(),
         };
         self.settle_one(now, &Settle { token, how })

@@ -12,17 +12,21 @@
 //! sees some keys in a later state. What is leased is therefore kept here for each lease, and not counted from the keys.
 //!
 //! Invariants:
-//! - a group is in `turns` iff it has ready keys and may have more leases, at the later one of its virtual time and the queue's;
+//! - a group is in `turns` iff it has ready keys, may have more leases and is neither paused nor held at `now`, at the later one of its
+//!   virtual time and the queue's;
+//! - a group is in `holds` iff it has a hold, which may have ended;
 //! - a group is in `uneven` iff it has no leases and an account that is not new;
 //! - `Group::leased` is the number of its leases in `leases`, and `Group::keys` the number of slots that belong to it.
 
 mod account;
+mod stop;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use self::account::{Account, Charge, Pop, Virtual};
-pub use self::account::{Charged, GroupAccount, GroupLease, GroupsState};
+pub use self::account::{Charged, GroupAccount, GroupLease, GroupStop, GroupsState};
+pub(crate) use self::stop::Stop;
 use super::Order;
 use super::order::Turn;
 use crate::group_rules::GroupRules;
@@ -50,6 +54,9 @@ pub(crate) struct Groups {
     ids: BTreeMap<Arc<str>, GroupId>,
     turns: BTreeMap<(Virtual, Option<Arc<str>>), GroupId>,
     uneven: BTreeSet<(Virtual, GroupId)>,
+    holds: BTreeSet<(Time, GroupId)>,
+    /// The time of the last look at the clock. Holds that end by then stop nothing.
+    now: Time,
     /// The virtual time of the queue.
     system: Virtual,
     /// The mean length of the leases of all groups, in microseconds.
@@ -69,6 +76,7 @@ pub(crate) struct Group {
     pub(crate) leased: usize,
     pub(crate) weight: u32,
     pub(crate) max_leased: Option<u64>,
+    pub(crate) stop: Stop,
     account: Account,
     /// Its place in `turns`.
     turn: Option<Virtual>,
@@ -81,8 +89,13 @@ impl Group {
     }
 
     /// Whether a pop may get a key of the group.
-    pub(crate) fn is_eligible(&self) -> bool {
-        self.order.len() > 0 && !self.is_full()
+    pub(crate) const fn has_turn(&self) -> bool {
+        self.turn.is_some()
+    }
+
+    /// Whether a pop at `now` may get a key of the group.
+    pub(crate) fn is_eligible(&self, now: Time) -> bool {
+        self.order.len() > 0 && !self.is_full() && !self.stop.stops(now)
     }
 }
 
@@ -98,6 +111,8 @@ impl Groups {
             ids: BTreeMap::new(),
             turns: BTreeMap::new(),
             uneven: BTreeSet::new(),
+            holds: BTreeSet::new(),
+            now: Time::default(),
             system: 0,
             mean_us: None,
             leases: BTreeMap::new(),
@@ -129,6 +144,22 @@ impl Groups {
         self.turns.values().next().map(|id| &self.at(*id).order)
     }
 
+    /// The order of a group whose key a pop may get. The empty name is that of the group without a name.
+    pub(crate) fn next_of(&self, name: &str) -> Option<&Order> {
+        let id = if name.is_empty() { GroupId::default() } else { *self.ids.get(name)? };
+        Some(self.at(id)).filter(|group| group.is_eligible(self.now)).map(|group| &group.order)
+    }
+
+    /// The names of the groups that a pop may get a key of, in the order of their turns. The empty one is that of the group without a name.
+    pub(crate) fn with_turn(&self) -> impl Iterator<Item = &str> {
+        self.turns.keys().map(|(_, name)| name.as_deref().unwrap_or_default())
+    }
+
+    /// The number of groups that a pop may get a key of.
+    pub(crate) fn turns_len(&self) -> usize {
+        self.turns.len()
+    }
+
     /// Whether a pop may get a key of any group.
     pub(crate) fn has_turn(&self) -> bool {
         !self.turns.is_empty()
@@ -137,6 +168,18 @@ impl Groups {
     /// The group of a slot.
     pub(crate) fn of(&self, slot: Slot) -> &Group {
         self.at(self.id_of(slot))
+    }
+
+    /// What stops the delivery of a group. The empty name is that of the group without a name.
+    pub(crate) fn stop_of(&self, name: &str) -> Stop {
+        let id = if name.is_empty() { Some(GroupId::default()) } else { self.ids.get(name).copied() };
+        id.map_or_else(Stop::default, |id| self.at(id).stop)
+    }
+
+    /// The name of the group that a lease of this slot counts for.
+    pub(crate) fn charged_to(&self, token: Token, slot: Slot) -> Option<&Arc<str>> {
+        let id = self.leases.get(&token).map_or_else(|| self.id_of(slot), |charge| charge.group);
+        self.at(id).name.as_ref()
     }
 
     /// Whether the group of this name exists, or there is room for it.
@@ -163,9 +206,9 @@ impl Groups {
     /// What the group of a key is charged for, which is the n-th one of its pop.
     #[cold]
     #[inline(never)]
-    pub(crate) fn charged(&self, slot: Slot, nth: usize) -> Charged {
+    pub(crate) fn charged(&self, slot: Slot, nth: usize, dedicated: bool) -> Charged {
         let nth = u32::try_from(nth).unwrap_or(u32::MAX);
-        Charged { group: self.of(slot).name.clone(), nth }
+        Charged { group: self.of(slot).name.clone(), nth, dedicated }
     }
 
     /// Adds a ready key of a slot.
@@ -226,14 +269,18 @@ impl Groups {
         self.forget(from);
     }
 
-    /// Charges a group for a new lease, which is the n-th one of its pop.
-    pub(crate) fn lease(&mut self, token: Token, name: Option<&Arc<str>>, nth: u32, at: Time) {
-        let id = self.find_or_add(name);
+    /// Charges a group for a new lease. One of a pop that asked for this group takes no turn and costs nothing.
+    pub(crate) fn lease(&mut self, token: Token, what: &Charged, at: Time) {
+        self.end_holds(at);
+        let (id, nth) = (self.find_or_add(what.group.as_ref()), what.nth);
         let start = self.at(id).account.virtual_time.max(self.system);
-        let charged = self.at(id).account.charge(self.mean_us, self.at(id).weight);
+        let charge = || self.at(id).account.charge(self.mean_us, self.at(id).weight);
+        let charged = (!what.dedicated).then(charge);
         self.note_account(id, |group| {
             group.leased += 1;
-            group.account.virtual_time = start + charged;
+            if let Some(charged) = charged {
+                group.account.virtual_time = start + charged;
+            }
         });
         let first = Token::new(token.rv().minus(u64::from(nth)));
         self.leases.insert(token, Charge { group: id, since: at, charged, first });
@@ -241,11 +288,15 @@ impl Groups {
             let pop = self.pops.entry(first).or_insert(Pop { keys: 1, live: 1 });
             (pop.keys, pop.live) = (pop.keys + 1, pop.live + 1);
         }
-        self.advance(start);
+        if charged.is_some() {
+            self.advance(start);
+        }
         self.place(id);
     }
 
     /// Corrects the charge of a lease that has ended. A lease that was never delivered costs nothing.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn settle(&mut self, token: Token, at: Time, delivered: bool) {
         // A lease that began before the setting was set has no charge.
         let Some(Charge { group: id, since, charged, first }) = self.leases.remove(&token) else { return };
@@ -309,9 +360,9 @@ impl Groups {
 
     /// Puts a group where its ready keys, its limit and its virtual time say.
     fn place(&mut self, id: GroupId) {
-        let system = self.system;
+        let (system, now) = (self.system, self.now);
         let group = self.at_mut(id);
-        let is = group.is_eligible().then(|| group.account.virtual_time.max(system));
+        let is = group.is_eligible(now).then(|| group.account.virtual_time.max(system));
         let was = std::mem::replace(&mut group.turn, is);
         if was == is {
             return;
@@ -328,7 +379,8 @@ impl Groups {
     /// Forgets a group that differs in nothing from a new one.
     fn forget(&mut self, id: GroupId) {
         let group = self.at_mut(id);
-        if group.keys > 0 || group.leased > 0 || group.account != Account::default() {
+        let is_stopped = group.stop != Stop::default();
+        if group.keys > 0 || group.leased > 0 || is_stopped || group.account != Account::default() {
             return;
         }
         if let Some(name) = group.name.take() {

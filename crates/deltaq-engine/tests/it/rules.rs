@@ -292,7 +292,8 @@ impl Fixture {
 
     fn pop_with(&mut self, change: impl FnOnce(&mut Pop)) -> Result<Vec<Item>, Refusal> {
         let (lease, worker, id) = (None, None, None);
-        let mut pop = Pop { max: 1, max_bytes: usize::MAX, lease, worker, id, with_known: false };
+        let mut pop =
+            Pop { max: 1, max_bytes: usize::MAX, lease, worker, id, with_known: false, group: None };
         change(&mut pop);
         let items = self.queue.pop(self.now(), &pop);
         self.commit_and_check();

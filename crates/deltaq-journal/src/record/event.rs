@@ -68,7 +68,10 @@ fn share_names(kind: &mut EventKind, names: &mut Names) {
             names.share_some(worker.as_mut().map(AsMut::as_mut));
             names.share_some(charged.as_mut().and_then(|charged| charged.group.as_mut()));
         }
-        EventKind::Grouped { group, .. } => names.share_some(group.as_mut()),
+        EventKind::Grouped { group, .. }
+        | EventKind::GroupPaused { group }
+        | EventKind::GroupResumed { group }
+        | EventKind::GroupHeld { group, .. } => names.share_some(group.as_mut()),
         EventKind::Seeded { owner: Some(name), .. }
         | EventKind::ReplaceStarted { source: Some(name), .. }
         | EventKind::ReplaceEnded(ReplaceEnded { source: Some(name), .. }) => names.share(name.as_mut()),

@@ -174,6 +174,14 @@ impl Handle {
         Ok(())
     }
 
+    /// Stops or resumes the delivery of a group. Returns false if there is no such group and no room for it.
+    ///
+    /// # Errors
+    /// [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn set_group_paused(self: &Arc<Self>, group: &str, paused: bool) -> Result<bool, Error> {
+        self.command(|queue, now| queue.set_group_paused(now, group, paused)).await
+    }
+
     /// Stops delivery because the queue can't deliver.
     ///
     /// # Errors

@@ -135,13 +135,19 @@ impl Handle {
         if !again.is_empty() {
             return Arrival::Leased(again);
         }
-        if state.waiters.len() == 0 || state.queue.ends_pops() {
+        // What is ready while pops wait belongs to groups of which none of them takes a key.
+        if state.waiters.len() == 0 || state.queue.ends_pops() || state.queue.has_ready(now) {
             match state.queue.pop(now, &call.pop) {
                 Err(refusal) => return Arrival::Failed(refusal.into()),
-                Ok(popped) if !popped.is_empty() || call.wait.is_zero() => return Arrival::Leased(popped),
+                Ok(popped) if !popped.is_empty() => {
+                    let given_up = state.waiters.give_up(call.pop.id.as_ref());
+                    state.end_replaced(given_up);
+                    return Arrival::Leased(popped);
+                }
                 Ok(_) => {}
             }
-        } else if call.wait.is_zero() {
+        }
+        if call.wait.is_zero() {
             let given_up = state.waiters.give_up(call.pop.id.as_ref());
             state.end_replaced(given_up);
             return Arrival::Leased(Vec::new());

@@ -363,8 +363,16 @@ impl Locked {
     /// Leases ready keys to the pops that have waited longest. If the queue is closed and has nothing left to
     /// deliver, ends the wait of all pops.
     pub(crate) fn grant_ready(&mut self, now: Time) {
-        while self.queue.has_ready(now) || self.queue.ends_pops() {
-            let Some(waiter) = self.waiters.next() else { break };
+        self.queue.wake_groups(now);
+        loop {
+            let waiter = if self.queue.ends_pops() {
+                self.waiters.next()
+            } else if self.queue.has_ready(now) {
+                self.waiters.next_of(&self.queue)
+            } else {
+                None
+            };
+            let Some(waiter) = waiter else { break };
             if !waiter.reply.is_closed() {
                 let items = self.queue.hand_out(now, &waiter.pop).map_err(Error::from);
                 self.grants.push(Grant { reply: waiter.reply, items });

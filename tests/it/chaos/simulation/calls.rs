@@ -148,6 +148,7 @@ impl Caller {
             max_bytes: if rng.u8(..5) == 0 { 1 } else { 1 << 20 },
             lease: (rng.u8(..3) == 0).then(|| millis(rng, 50..20_000)),
             worker: None,
+            group: None,
             id: id.clone(),
             with_known: rng.bool(),
         };

@@ -178,8 +178,15 @@ async fn perform(caller: &Caller, act: Act) -> Result<(), Violation> {
         }
         Act::Work(index, max, acked, failed) => {
             let target = target(index)?;
-            let pop =
-                Pop { max, max_bytes: usize::MAX, lease: None, worker: None, id: None, with_known: true };
+            let pop = Pop {
+                max,
+                max_bytes: usize::MAX,
+                lease: None,
+                worker: None,
+                id: None,
+                with_known: true,
+                group: None,
+            };
             let call = PopCall { pop, settles: Vec::new(), wait: Duration::from_millis(10) };
             caller.take(&target, call, Vec::new(), false, true).await?;
             let held: Vec<_> = caller.memory().held.drain(..).collect();

@@ -136,6 +136,7 @@ async fn drain(caller: &Caller, target: &Target) -> Result<(), Violation> {
             worker: None,
             id: None,
             with_known: false,
+            group: None,
         };
         let call = PopCall { pop, settles: Vec::new(), wait: RECOVERY };
         let taken = caller.take(target, call, Vec::new(), false, true).await?;

@@ -133,7 +133,8 @@ fn paused(rv: u64) -> Event {
 
 fn pop(lease: Duration, wait: Duration) -> PopCall {
     let (worker, id) = (None, None);
-    let pop = Pop { max: 1, max_bytes: 1 << 20, lease: Some(lease), worker, id, with_known: false };
+    let pop =
+        Pop { max: 1, max_bytes: 1 << 20, lease: Some(lease), worker, id, with_known: false, group: None };
     PopCall { pop, settles: Vec::new(), wait }
 }
 

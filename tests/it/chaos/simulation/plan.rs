@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deltaq_engine::command::How;
+use deltaq_engine::command::{HoldScope, How};
 use deltaq_engine::config::{Config, Debounce, GroupBy, GroupRules, Order, OrderValue};
 use deltaq_engine::feed::TombstoneLimits;
 use deltaq_engine::follow::Follow;
@@ -93,7 +93,8 @@ pub(super) fn how(rng: &mut Rng) -> How {
     let how = plain_how(rng);
     match how {
         How::Ack | How::Release if holds.u8(..8) == 0 => {
-            How::Hold { acks: how == How::Ack, length: millis(&mut holds, 1..3_000) }
+            let scope = if holds.bool() { HoldScope::Group } else { HoldScope::Queue };
+            How::Hold { scope, acks: how == How::Ack, length: millis(&mut holds, 1..3_000) }
         }
         how => how,
     }

@@ -176,6 +176,23 @@ fn delays_and_backoff_are_passed_on() {
     assert!(run.stderr.contains("deliveries: 1 acknowledged, 0 failed"), "{run:?}");
 }
 
+#[test]
+fn a_group_is_paused_and_popped() {
+    let server = Server::in_memory();
+    server.run(&["queue", "create", "q"]).ok();
+    server.run(&["queue", "configure", "q", "--from", r#"{"groups":{"by":"/tenant"}}"#]).ok();
+    for (key, tenant) in [("a", "acme"), ("b", "beta")] {
+        server.run(&["add", "q", &format!(r#"{{"key":"{key}","tenant":"{tenant}"}}"#)]).ok();
+    }
+    server.run(&["queue", "pause", "q", "--group", "acme"]).ok();
+    assert!(!server.run(&["pop", "q", "--group", "acme"]).stdout.contains("acme"));
+    server.run(&["queue", "resume", "q", "--group", "acme"]).ok();
+    let popped = server.run(&["pop", "q", "--group", "acme"]);
+    assert!(popped.stdout.contains("acme"), "{popped:?}");
+    let refused = server.run(&["push", "test", "q"]);
+    assert!(refused.stderr.contains("the queue does not push"), "{refused:?}");
+}
+
 /// Runs a tool without a server.
 fn tool(folder: &std::path::Path, line: &[&str]) -> Run {
     let mut command = deltaq(line);

@@ -316,6 +316,8 @@ class Queue:
     status = _method(calls.status)
     delete_queue = _method(calls.delete_queue)
     pause = _method(calls.pause)
+    pause_group = _method(calls.pause_group)
+    resume_group = _method(calls.resume_group)
     resume = _method(calls.resume)
     close = _method(calls.close)
     reopen = _method(calls.reopen)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Group, GroupId, Groups};
+use super::{Group, GroupId, Groups, Stop};
 use crate::group_rules::GroupRules;
 use crate::id::Token;
 use crate::omit::is_default;
@@ -35,11 +35,11 @@ impl Account {
         cost(self.mean_us.or(mean_us).unwrap_or(FIRST_CHARGE_US), weight)
     }
 
-    /// Replaces a charge by the real length, if the lease was delivered.
-    pub(super) fn correct(&mut self, charged: Virtual, us: Option<u64>, weight: u32) {
-        self.virtual_time = self.virtual_time.saturating_sub(charged);
+    /// Replaces a charge by the real length, if the lease was delivered. A lease without a charge has only its length.
+    pub(super) fn correct(&mut self, charged: Option<Virtual>, us: Option<u64>, weight: u32) {
+        self.virtual_time = self.virtual_time.saturating_sub(charged.unwrap_or_default());
         if let Some(us) = us {
-            self.virtual_time += cost(us, weight);
+            self.virtual_time += charged.map_or(0, |_| cost(us, weight));
             self.mean_us = Some(mean(self.mean_us, us));
         }
     }
@@ -60,7 +60,8 @@ pub(super) struct Charge {
     pub(super) group: GroupId,
     /// When its worker time began.
     pub(super) since: Time,
-    pub(super) charged: Virtual,
+    /// `None` if the pop asked for this group.
+    pub(super) charged: Option<Virtual>,
     /// The first lease of the same pop.
     pub(super) first: Token,
 }
@@ -82,6 +83,9 @@ pub struct Charged {
     /// The number of the key in its pop, from 0.
     #[serde(default, skip_serializing_if = "is_default")]
     pub nth: u32,
+    /// Whether the pop asked for this group. Its time is not charged then.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub dedicated: bool,
 }
 
 /// The accounts of all groups, as a checkpoint has them.
@@ -101,6 +105,23 @@ pub struct GroupsState {
     /// The number of keys of each pop of several keys that has live leases, by the first of its leases.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pops: Vec<(Token, u32)>,
+    /// The groups that are paused or held, in the order of the accounts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stops: Vec<GroupStop>,
+}
+
+/// What stops the delivery of a group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupStop {
+    /// The group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<Arc<str>>,
+    /// Whether it is paused.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub paused: bool,
+    /// When its hold ends.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub held_until: Time,
 }
 
 /// The account of a group.
@@ -126,8 +147,9 @@ pub struct GroupLease {
     pub group: Option<Arc<str>>,
     /// When its worker time began.
     pub since: Time,
-    /// The charge.
-    pub charged: u128,
+    /// The charge; `None` if the pop asked for this group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub charged: Option<u128>,
     /// The first lease of the same pop.
     pub first: Token,
 }
@@ -147,6 +169,11 @@ impl Groups {
             charged: charge.charged,
             first: charge.first,
         };
+        let stop = |group: &Group| GroupStop {
+            group: group.name.clone(),
+            paused: group.stop.paused,
+            held_until: group.stop.held_until,
+        };
         let uneven = self.all().filter(|group| group.account != Account::default());
         GroupsState {
             system: self.system,
@@ -154,6 +181,7 @@ impl Groups {
             accounts: uneven.map(account).collect(),
             leases: self.leases.iter().map(lease).collect(),
             pops: self.pops.iter().map(|(first, pop)| (*first, pop.keys)).collect(),
+            stops: self.all().filter(|group| group.stop != Stop::default()).map(stop).collect(),
         }
     }
 
@@ -175,6 +203,10 @@ impl Groups {
         for GroupAccount { group, virtual_time, mean_us } in from.accounts {
             let id = groups.find_or_add(group.as_ref());
             groups.note_account(id, |group| group.account = Account { virtual_time, mean_us });
+        }
+        for GroupStop { group, paused, held_until } in from.stops {
+            let id = groups.find_or_add(group.as_ref());
+            groups.restore_stop(id, Stop { paused, held_until });
         }
         groups
     }
@@ -225,7 +257,7 @@ impl Groups {
         let rule = |holds: bool, text: &str| {
             if holds { Ok(()) } else { Err(format!("group {:?} {text}", group.name)) }
         };
-        let turn = group.is_eligible().then(|| group.account.virtual_time.max(self.system));
+        let turn = group.is_eligible(self.now).then(|| group.account.virtual_time.max(self.system));
         rule(group.turn == turn, "has another turn than its virtual time gives it")?;
         let indexed = group.turn.is_none_or(|at| self.turns.get(&(at, group.name.clone())) == Some(&id));
         rule(indexed, "is not where its turn says")?;
@@ -238,6 +270,9 @@ impl Groups {
         rule(!is_uneven || account.virtual_time >= self.system, "has an account that is even but not new")?;
         let is_free = self.free.contains(&id);
         let is_used = group.keys > 0 || group.leased > 0 || account != Account::default();
+        let is_used = is_used || group.stop != Stop::default();
+        let held_until = group.stop.held_until;
+        rule(self.holds.contains(&(held_until, id)) == (held_until != Time::default()), "is held, or not")?;
         rule(is_free || is_used || id == GroupId::default(), "is used by nothing")
     }
 }

@@ -163,7 +163,7 @@ impl Fifo for EngineFifo {
     fn pop_many(&mut self, max: usize) -> Result<Vec<Item<Token>>, Closed> {
         let now = self.tick();
         let (lease, worker, id) = (None, None, None);
-        let pop = Pop { max, max_bytes: usize::MAX, lease, worker, id, with_known: true };
+        let pop = Pop { max, max_bytes: usize::MAX, lease, worker, id, with_known: true, group: None };
         let items = match self.queue.pop(now, &pop) {
             Ok(items) => items,
             Err(Refusal::Closed) => return Err(Closed),

@@ -1,7 +1,7 @@
 //! Groups of keys that take turns. No group is ever forgotten, no order of the groups is kept, and the leases of a group are counted anew at each
 //! look.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use deltaq_engine::config::GroupBy;
 use serde_json::value::RawValue;
@@ -22,19 +22,26 @@ pub(crate) struct Groups {
     charges: BTreeMap<u64, Charge>,
     /// The number of keys of each pop, by its first token.
     pops: BTreeMap<u64, u64>,
+    paused: BTreeSet<Group>,
+    /// When the hold of each group ends, or ended.
+    held: BTreeMap<Group, Micros>,
 }
 
 #[derive(Clone, Debug)]
 struct Charge {
     group: Group,
     since: Micros,
-    charged: u128,
+    charged: Option<u128>,
     pop: u64,
 }
 
 impl Groups {
     fn leased(&self, group: &Group) -> usize {
         self.charges.values().filter(|charge| charge.group == *group).count()
+    }
+
+    fn held_until(&self, group: &Group) -> Micros {
+        self.held.get(group).copied().unwrap_or_default()
     }
 
     /// The account of a group. A group that has nothing in work and is behind the others is as new.
@@ -45,14 +52,19 @@ impl Groups {
 }
 
 impl Model {
-    /// The key that a pop gets next, if the queue as a whole delivers.
-    pub(super) fn next_ready(&self) -> Option<Name> {
+    /// The key that a pop gets next, if the queue as a whole delivers. `wanted` is the group that the pop asks for.
+    pub(super) fn next_ready(&self, wanted: Label) -> Option<Name> {
         let ready = self.ready();
-        let Some(rules) = &self.config.groups else { return ready.first().copied() };
+        let Some(rules) = &self.config.groups else {
+            return ready.first().copied().filter(|_| wanted.is_none());
+        };
         let has_turn = |key: &&Name| {
             let group = self.group_of(key);
             let most = rules.max_leased(group.as_deref());
-            most.is_none_or(|most| (self.groups.leased(&group) as u64) < most)
+            let is_stopped = self.groups.paused.contains(&group) || self.groups.held_until(&group) > self.now;
+            let is_wanted =
+                !is_stopped && wanted.is_none_or(|wanted| wanted == group.as_deref().unwrap_or_default());
+            is_wanted && most.is_none_or(|most| (self.groups.leased(&group) as u64) < most)
         };
         // Of the keys of the first group, the first one.
         ready.iter().filter(has_turn).copied().min_by_key(|key| {
@@ -63,7 +75,7 @@ impl Model {
 
     /// A pop has ended.
     pub(super) fn note_full_groups(&mut self, wants_more: bool) {
-        if wants_more && self.next_ready().is_none() && self.count(Item::is_ready) > 0 {
+        if wants_more && self.next_ready(None).is_none() && self.count(Item::is_ready) > 0 {
             self.hit("max_leased of a group ends a pop");
         }
     }
@@ -110,8 +122,8 @@ impl Model {
         self.groups.of.remove(key);
     }
 
-    /// A lease begins, the n-th one of its pop.
-    pub(super) fn charge(&mut self, token: u64, key: Name, nth: usize, at: Micros) {
+    /// A lease begins, the n-th one of its pop. A pop that asks for a group takes no turn and costs nothing.
+    pub(super) fn charge(&mut self, token: u64, key: Name, (nth, is_dedicated): (usize, bool), at: Micros) {
         let Some(rules) = self.config.groups.clone() else { return };
         let group = self.group_of(key);
         let (virtual_time, mean) = self.groups.account(&group);
@@ -120,8 +132,14 @@ impl Model {
         let charged = (u128::from(length) << 20) / u128::from(rules.weight(group.as_deref()));
         let pop = token - nth as u64;
         *self.groups.pops.entry(pop).or_default() += 1;
-        self.groups.accounts.insert(group.clone(), (start + charged, mean));
-        self.groups.system = start;
+        let charged = (!is_dedicated).then_some(charged);
+        if let Some(charged) = charged {
+            self.groups.accounts.insert(group.clone(), (start + charged, mean));
+            self.groups.system = start;
+        } else {
+            self.groups.accounts.insert(group.clone(), (virtual_time, mean));
+            self.hit("a pop of one group");
+        }
         self.groups.charges.insert(token, Charge { group, since: at, charged, pop });
         if nth > 0 {
             self.hit("a pop of several keys of groups");
@@ -134,16 +152,64 @@ impl Model {
         let groups = &mut self.groups;
         let Some(charge) = groups.charges.remove(&token) else { return };
         let (mut virtual_time, mut mean) = groups.accounts[&charge.group];
-        virtual_time -= charge.charged;
+        virtual_time -= charge.charged.unwrap_or_default();
         if delivered {
             let length = (at.saturating_sub(charge.since) / groups.pops[&charge.pop]).max(1);
-            virtual_time += (u128::from(length) << 20) / u128::from(rules.weight(charge.group.as_deref()));
+            if charge.charged.is_some() {
+                virtual_time +=
+                    (u128::from(length) << 20) / u128::from(rules.weight(charge.group.as_deref()));
+            }
             let mean_of = |before: Option<u64>| before.map_or(length, |mean| mean - mean / 8 + length / 8);
             (mean, groups.mean) = (Some(mean_of(mean)), Some(mean_of(groups.mean)));
         }
         groups.accounts.insert(charge.group.clone(), (virtual_time, mean));
         let account = groups.account(&charge.group);
         groups.accounts.insert(charge.group, account);
+    }
+
+    /// The group that a lease counts for.
+    pub(super) fn charged_to(&self, token: u64, key: Name) -> Option<Group> {
+        self.config.groups.as_ref()?;
+        Some(
+            self.groups.charges.get(&token).map_or_else(|| self.group_of(key), |charge| charge.group.clone()),
+        )
+    }
+
+    /// A worker has asked that nothing of a group is delivered for a time.
+    pub(super) fn hold_group(&mut self, now: Micros, group: Group, length: Micros) -> Micros {
+        let (until, held_until) = (now + length.min(3_600_000_000), self.groups.held_until(&group));
+        if until > held_until && until > now {
+            self.hit("a hold of a group");
+            self.event(now);
+            self.groups.held.insert(group, until);
+        }
+        held_until.max(until)
+    }
+
+    /// An operator stops the delivery of a group, or ends what stops it.
+    pub(crate) fn set_group_paused(&mut self, now: Micros, name: &str, paused: bool) -> bool {
+        let now = self.advance(now);
+        if self.config.groups.is_none() {
+            return false;
+        }
+        let group = (!name.is_empty()).then(|| name.to_owned());
+        let ends_hold = !paused && self.groups.held_until(&group) > now;
+        if self.groups.paused.contains(&group) != paused || ends_hold {
+            self.event(now);
+            self.hit(if paused { "a pause of a group" } else { "a resume of a group" });
+        }
+        if paused {
+            self.groups.paused.insert(group);
+        } else {
+            self.groups.paused.remove(&group);
+            self.groups.held.remove(&group);
+        }
+        true
+    }
+
+    /// When the hold of a group ends.
+    pub(crate) fn next_group(&self) -> Option<Micros> {
+        self.groups.held.values().copied().filter(|until| *until > self.now).min()
     }
 
     /// The time in which no worker could reach the queue is no worker time.

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use deltaq_engine::command::{How, Outcome};
+use deltaq_engine::command::{HoldScope, How, Outcome};
 use deltaq_engine::delta::DeltaKind;
 use deltaq_engine::time::Time;
 
 use super::produce::{cap, return_deltas};
 use super::{
-    Item, Micros, Model, ModelCall, ModelDelta, ModelKnown, ModelLease, Name, Place, ReadyPosition, Refused,
-    bytes_of, micros,
+    Item, Label, Micros, Model, ModelCall, ModelDelta, ModelKnown, ModelLease, Name, Place, ReadyPosition,
+    Refused, bytes_of, micros,
 };
 
 /// A delivered key.
@@ -85,8 +85,8 @@ impl Model {
         now: Micros,
         (max, max_bytes, with_known): (usize, usize, bool),
         lease: Option<Duration>,
-        worker: Option<&'static str>,
-        id: Option<&'static str>,
+        (worker, id): (Label, Label),
+        group: Label,
     ) -> Result<Vec<ModelItem>, Refused> {
         let now = self.advance(now);
         if let Some(id) = id {
@@ -123,7 +123,7 @@ impl Model {
             return Ok(items);
         }
         let mut left = max_bytes;
-        while let Some(key) = self.next_ready() {
+        while let Some(key) = self.next_ready(group) {
             let item = &self.items[key];
             let known = item.known.filter(|_| with_known).map_or(0, |known| bytes_of(known.content));
             let delivered = if self.is_events() { 1 } else { item.waiting.len() };
@@ -144,7 +144,7 @@ impl Model {
                 break;
             }
             left = left.saturating_sub(size);
-            self.lease(now, key, (lease, items.len()), worker, id);
+            self.lease(now, key, (lease, items.len(), group.is_some()), worker, id);
             items.push(self.delivered_item(key).with_known(with_known));
         }
         self.note_full_groups(items.len() < max);
@@ -155,14 +155,14 @@ impl Model {
         &mut self,
         now: Micros,
         key: Name,
-        (lease, nth): (Option<Duration>, usize),
+        (lease, nth, is_dedicated): (Option<Duration>, usize, bool),
         worker: Option<&'static str>,
         pop_id: Option<&'static str>,
     ) {
         let deadline = now + micros(lease.unwrap_or(self.config.lease));
         let (token, at) = self.event(now);
         self.note_delivery(at);
-        self.charge(token, key, nth, at);
+        self.charge(token, key, (nth, is_dedicated), at);
         let (keys_mode, events) = (self.is_keys(), self.is_events());
         let item = self.item(key);
         let Place::Ready(former) = item.place else { panic!("{key} is not ready") };
@@ -238,25 +238,12 @@ impl Model {
         };
         let since = self.items[key].lease().map_or(0, |lease| lease.since);
         if let How::Done { delay: Some(delay) } = how {
-            // AddAfter, then Done.
-            let call = ModelCall {
-                kind: DeltaKind::Added,
-                key,
-                content: None,
-                source: None,
-                delay: Some(micros(*delay)),
-                debounce: Some((0, 0)),
-                head_start: None,
-                final_state_unknown: false,
-                rate_limited: false,
-                trace: None,
-            };
-            self.add_key(now, &call);
-            self.hit("done adds the key again after a delay");
+            self.add_after(now, key, micros(*delay));
         }
         if wanted == Outcome::Acked {
             self.remember_acknowledged(now, key, self.items[key].leased.len());
         }
+        let group = self.charged_to(token, key);
         let (rv, at) = self.event(now);
         self.discharge(token, at, true);
         match how {
@@ -277,10 +264,33 @@ impl Model {
         self.tidy(key);
         self.outcomes.insert(token, wanted);
         let worked = at.saturating_sub(since);
-        if let How::Hold { length, .. } = how {
-            return ModelSettled::Held { worked, until: self.hold(now, micros(*length)) };
+        if let How::Hold { scope, length, .. } = how {
+            let until = match (scope, group) {
+                (HoldScope::Queue, _) => self.hold(now, micros(*length)),
+                (HoldScope::Group, Some(group)) => self.hold_group(now, group, micros(*length)),
+                (HoldScope::Group, None) => return ModelSettled::Ok { worked, failed },
+            };
+            return ModelSettled::Held { worked, until };
         }
         ModelSettled::Ok { worked, failed }
+    }
+
+    /// The AddAfter before a Done.
+    fn add_after(&mut self, now: Micros, key: Name, delay: Micros) {
+        let call = ModelCall {
+            kind: DeltaKind::Added,
+            key,
+            content: None,
+            source: None,
+            delay: Some(delay),
+            debounce: Some((0, 0)),
+            head_start: None,
+            final_state_unknown: false,
+            rate_limited: false,
+            trace: None,
+        };
+        self.add_key(now, &call);
+        self.hit("done adds the key again after a delay");
     }
 
     /// Ends the lease and applies the leased deltas to the known object.

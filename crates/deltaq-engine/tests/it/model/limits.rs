@@ -14,7 +14,7 @@ impl Model {
     /// Whether a pop gets a key at `now`.
     pub(crate) fn delivers(&self, now: Micros) -> bool {
         let from = self.rate_lets_through().max(self.held_until);
-        self.next_ready().is_some() && !self.paused && !self.is_full() && from <= now
+        self.next_ready(None).is_some() && !self.paused && !self.is_full() && from <= now
     }
 
     /// Whether workers hold as many keys as they may.
@@ -33,7 +33,7 @@ impl Model {
     /// When the hold ends and the rate lets the next key through, if a key waits only for that.
     pub(crate) fn next_delivery(&self) -> Option<Micros> {
         let at = self.rate_lets_through().max(self.held_until);
-        let waits = self.next_ready().is_some() && !self.paused && !self.is_full();
+        let waits = self.next_ready(None).is_some() && !self.paused && !self.is_full();
         (waits && at > self.now).then_some(at)
     }
 

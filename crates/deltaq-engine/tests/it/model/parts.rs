@@ -10,7 +10,7 @@ impl Model {
     pub(super) fn settle_part(&mut self, now: Micros, token: u64, part: &Part) -> ModelSettled {
         let rest = part.rest.as_ref().map(|rest| match rest {
             How::Ack => How::Release,
-            How::Hold { length, .. } => How::Hold { acks: false, length: *length },
+            How::Hold { scope, length, .. } => How::Hold { scope: *scope, acks: false, length: *length },
             other => other.clone(),
         });
         let Some(key) = self.leased_key(token) else {
@@ -39,7 +39,9 @@ impl Model {
             Some(place) if place + 1 == item.leased.len() => {
                 self.hit("a partial ack of everything");
                 let how = match &part.rest {
-                    Some(How::Hold { length, .. }) => How::Hold { acks: true, length: *length },
+                    Some(How::Hold { scope, length, .. }) => {
+                        How::Hold { scope: *scope, acks: true, length: *length }
+                    }
                     _ => How::Ack,
                 };
                 return self.settle_one(now, token, &how);

@@ -84,7 +84,15 @@ fn replace(items: Vec<(Name, Content)>) -> ModelReplace {
 }
 
 fn pop() -> Command {
-    Command::Pop { max: 1, max_bytes: MAX, with_known: false, lease: None, worker: None, id: None }
+    Command::Pop {
+        max: 1,
+        max_bytes: MAX,
+        with_known: false,
+        lease: None,
+        worker: None,
+        id: None,
+        group: None,
+    }
 }
 
 /// Deadlines were computed with a clock that was behind the last event, so leases were too short.

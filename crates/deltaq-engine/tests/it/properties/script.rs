@@ -18,6 +18,7 @@ pub(crate) const KEYS: [Name; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 pub(crate) const SOURCES: [&str; 2] = ["erp", "shop"];
 pub(crate) const WORKERS: [&str; 2] = ["w1", "w2"];
 pub(crate) const POP_IDS: [&str; 3] = ["p1", "p2", "p3"];
+pub(crate) const POP_GROUPS: [&str; 5] = ["", "erp", "shop", "1", "2"];
 pub(crate) const ERRORS: [&str; 2] = ["timeout", "bad gateway"];
 pub(crate) const MAX: usize = usize::MAX;
 
@@ -53,8 +54,9 @@ pub(crate) enum Act {
         error: Option<&'static str>,
     },
     Release,
-    /// An ack or a release that holds the queue.
+    /// An ack or a release that holds the queue or a group.
     Hold {
+        of_group: bool,
         acks: bool,
         length: Micros,
     },
@@ -90,25 +92,61 @@ pub(crate) enum Change {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Command {
-    Produce { calls: Vec<ModelCall>, sequence: Option<(&'static str, u64)> },
+    Produce {
+        calls: Vec<ModelCall>,
+        sequence: Option<(&'static str, u64)>,
+    },
     Accept(ModelReplace),
-    Step { job: usize, budget: usize },
-    Pop { max: usize, max_bytes: usize, with_known: bool, lease: Option<Micros>, worker: Label, id: Label },
+    Step {
+        job: usize,
+        budget: usize,
+    },
+    Pop {
+        max: usize,
+        max_bytes: usize,
+        with_known: bool,
+        lease: Option<Micros>,
+        worker: Label,
+        id: Label,
+        group: Label,
+    },
     Settle(Vec<(LeaseRef, Act)>),
     ReturnUndelivered(Vec<LeaseRef>),
-    Resync { budget: usize },
-    Purge { budget: usize },
-    Promote { keys: Option<Vec<Name>>, budget: usize },
-    Redrive { keys: Option<Vec<Name>>, budget: usize },
-    Discard { keys: Option<Vec<Name>>, budget: usize },
+    Resync {
+        budget: usize,
+    },
+    Purge {
+        budget: usize,
+    },
+    Promote {
+        keys: Option<Vec<Name>>,
+        budget: usize,
+    },
+    Redrive {
+        keys: Option<Vec<Name>>,
+        budget: usize,
+    },
+    Discard {
+        keys: Option<Vec<Name>>,
+        budget: usize,
+    },
     Seed(Vec<(Name, Content, Label)>),
     Forget(Vec<Name>),
     Pause(bool),
+    PauseGroup {
+        group: &'static str,
+        paused: bool,
+    },
     PauseItself(PauseReason),
-    Close { closed: bool, at_once: bool },
+    Close {
+        closed: bool,
+        at_once: bool,
+    },
     Configure(Change),
     Wait,
-    Crash { ahead: u64 },
+    Crash {
+        ahead: u64,
+    },
 }
 
 /// How far the floor of the next life is above the newest number: far below or above the distance between two lives.
@@ -133,6 +171,7 @@ impl Command {
             Self::Seed(_) => "seed",
             Self::Forget(_) => "forget",
             Self::Pause(_) => "pause or resume",
+            Self::PauseGroup { .. } => "pause or resume a group",
             Self::PauseItself(_) => "pause itself",
             Self::Close { .. } => "close or reopen",
             Self::Configure(_) => "configure",
@@ -414,7 +453,7 @@ impl Generator {
             1 => 2 * 3_600_000_000,
             _ => self.limits.u64(1..1_500),
         };
-        Act::Hold { acks, length }
+        Act::Hold { of_group: self.limits.bool(), acks, length }
     }
 
     fn plain_act(&mut self) -> Act {
@@ -513,6 +552,7 @@ impl Generator {
                 lease: self.maybe(4, Self::span),
                 worker: self.maybe(2, |generator| generator.rng.choice(WORKERS)).flatten(),
                 id: self.maybe(4, |generator| generator.rng.choice(POP_IDS)).flatten(),
+                group: self.maybe(6, |generator| generator.rng.choice(POP_GROUPS)).flatten(),
             },
             4 => Command::Settle(self.many(3, |generator| (generator.lease_ref(), generator.act()))),
             5 => Command::ReturnUndelivered(self.many(3, Self::lease_ref)),
@@ -534,7 +574,10 @@ impl Generator {
             12 => Command::Forget(self.some_keys()),
             13 => match self.one_in(3) {
                 true if self.traces.bool() => Command::PauseItself(PauseReason::EndpointGone),
-                paused => Command::Pause(paused),
+                paused => match self.maybe(2, |generator| generator.rng.choice(POP_GROUPS)).flatten() {
+                    Some(group) => Command::PauseGroup { group, paused },
+                    None => Command::Pause(paused),
+                },
             },
             14 => {
                 let closed = self.one_in(3);

@@ -144,8 +144,8 @@ impl World {
             Command::Produce { calls, sequence } => self.produce(calls, *sequence),
             Command::Accept(list) => self.accept(list),
             Command::Step { job, budget } => self.replace_step(*job, *budget),
-            Command::Pop { max, max_bytes, with_known, lease, worker, id } => {
-                self.pop((*max, *max_bytes, *with_known), *lease, *worker, *id)
+            Command::Pop { max, max_bytes, with_known, lease, worker, id, group } => {
+                self.pop((*max, *max_bytes, *with_known), *lease, (*worker, *id), *group)
             }
             Command::Settle(settles) => self.settle(settles),
             Command::ReturnUndelivered(leases) => {
@@ -168,6 +168,10 @@ impl World {
                 self.engine.set_paused(time(self.now), *paused);
                 self.model.set_paused(self.now, *paused);
                 Ok(())
+            }
+            Command::PauseGroup { group, paused } => {
+                let engine = self.engine.set_group_paused(time(self.now), group, *paused);
+                same("a switch of a group", engine, self.model.set_group_paused(self.now, group, *paused))
             }
             Command::PauseItself(reason) => {
                 self.engine.pause_itself(time(self.now), *reason);
@@ -303,14 +307,21 @@ impl World {
         &mut self,
         (max, max_bytes, with_known): (usize, usize, bool),
         lease: Option<Micros>,
-        worker: Label,
-        id: Label,
+        (worker, id): (Label, Label),
+        group: Label,
     ) -> Result<(), Difference> {
         let lease = lease.map(Duration::from_micros);
-        let pop =
-            Pop { max, max_bytes, lease, worker: label(worker).map(Worker::from), id: label(id), with_known };
+        let pop = Pop {
+            max,
+            max_bytes,
+            lease,
+            worker: label(worker).map(Worker::from),
+            id: label(id),
+            with_known,
+            group: label(group),
+        };
         let engine = self.engine.pop(time(self.now), &pop);
-        let model = self.model.pop(self.now, (max, max_bytes, with_known), lease, worker, id);
+        let model = self.model.pop(self.now, (max, max_bytes, with_known), lease, (worker, id), group);
         let (engine, model) = match (engine, model) {
             (Ok(engine), Ok(model)) => (engine, model),
             (engine, model) => return same_result("pop", engine.map(|_| ()), model.map(|_| ())),
@@ -430,7 +441,11 @@ impl World {
         self.synced = self.engine.has_synced();
         if committed {
             let due = self.model.next_due().map(|(at, ..)| at);
-            let timers = due.into_iter().chain(self.model.next_resync).chain(self.model.next_delivery());
+            let timers = due
+                .into_iter()
+                .chain(self.model.next_resync)
+                .chain(self.model.next_delivery())
+                .chain(self.model.next_group());
             let model = timers.min().map(time);
             let engine = self.engine.next_deadline();
             // The engine may look at a window once more before it ends.

@@ -96,7 +96,15 @@ fn random_changes_are_due_at_the_last_plus_quiet_or_the_first_plus_max_wait() {
 fn a_key_without_a_pause_is_delivered_once_per_longest_wait_and_keeps_its_place_in_the_index() {
     const CHANGES: u32 = 1_000_000;
     let mut fixture = debouncing(2_000, 10_000);
-    let pop = Pop { max: 1, max_bytes: usize::MAX, lease: None, worker: None, id: None, with_known: false };
+    let pop = Pop {
+        max: 1,
+        max_bytes: usize::MAX,
+        lease: None,
+        worker: None,
+        id: None,
+        with_known: false,
+        group: None,
+    };
     let (mut delivered, mut places, mut last) = (0, 0, None);
     for version in 1..=CHANGES {
         fixture.now_ms += 1;
@@ -194,8 +202,15 @@ fn a_closed_queue_is_drained_once_all_its_windows_have_ended() {
         .collect();
     fixture.queue.produce(fixture.now(), &calls).expect("no refusal");
     fixture.queue.close_at_once(fixture.now());
-    let pop =
-        Pop { max: KEYS, max_bytes: usize::MAX, lease: None, worker: None, id: None, with_known: false };
+    let pop = Pop {
+        max: KEYS,
+        max_bytes: usize::MAX,
+        lease: None,
+        worker: None,
+        id: None,
+        with_known: false,
+        group: None,
+    };
     let mut delivered = 0;
     while let Ok(items) = fixture.queue.pop(fixture.now(), &pop) {
         assert!(!items.is_empty(), "a queue whose windows have not ended is not drained");

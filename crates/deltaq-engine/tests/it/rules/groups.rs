@@ -67,6 +67,7 @@ impl Shop {
                     worker: None,
                     id: None,
                     with_known: false,
+                    group: None,
                 };
                 let items = self.queue.pop(self.now(), &pop).expect("the queue is open");
                 let Some(item) = items.first() else { break };
@@ -171,8 +172,15 @@ fn a_group_delivers_its_keys_in_their_order() {
             }
             1 => {
                 let (now, max) = (fixture.now(), random.usize(1..4));
-                let pop =
-                    Pop { max, max_bytes: 1 << 20, lease: None, worker: None, id: None, with_known: false };
+                let pop = Pop {
+                    max,
+                    max_bytes: 1 << 20,
+                    lease: None,
+                    worker: None,
+                    id: None,
+                    with_known: false,
+                    group: None,
+                };
                 let before: Vec<(Turn, Option<Arc<str>>)> = fixture
                     .queue
                     .ready_after(Turn::START)
@@ -247,7 +255,15 @@ fn a_restart_keeps_the_accounts_and_the_limits_of_groups() {
         fixture.queue.produce(fixture.now(), &[of_tenant(name, &name[..1])]).expect("no refusal");
     }
     fixture.commit_and_check();
-    let pop = Pop { max: 9, max_bytes: 1 << 20, lease: None, worker: None, id: None, with_known: false };
+    let pop = Pop {
+        max: 9,
+        max_bytes: 1 << 20,
+        lease: None,
+        worker: None,
+        id: None,
+        with_known: false,
+        group: None,
+    };
     let items = fixture.queue.pop(fixture.now(), &pop).expect("the queue is open");
     assert_eq!(items.iter().map(|item| item.key.as_str()).collect::<Vec<_>>(), ["a1", "b1"]);
     fixture.now_ms += 400;

@@ -28,7 +28,8 @@ fn a_forged_token_is_stale_and_unknown() {
 fn only_the_outcomes_of_the_last_settled_leases_are_remembered() {
     let mut queue = Queue::new(config(|_| {}), Rv::ZERO, Time::default());
     let add = [added("a", 1).0];
-    let pop = Pop { max: 1, max_bytes: 1, lease: None, worker: None, id: None, with_known: false };
+    let pop =
+        Pop { max: 1, max_bytes: 1, lease: None, worker: None, id: None, with_known: false, group: None };
     let mut tokens = Vec::new();
     for _ in 0..=SETTLED_LEASES_MAX {
         queue.produce(Time::default(), &add).expect("no refusal");
@@ -81,6 +82,7 @@ fn an_undelivered_lease_stays_with_a_repeated_pop() {
         worker: None,
         id: Some(id.into()),
         with_known: false,
+        group: None,
     };
     let first = fixture.queue.pop(fixture.now(), &pop("x", 2)).expect("the queue is open");
     let tokens: Vec<Token> = first.iter().map(|item| item.token).collect();
@@ -128,7 +130,8 @@ fn a_repeated_pop_gets_the_leases_that_are_left_in_their_order() {
 fn a_lease_does_not_expire_before_its_own_commit() {
     let mut fixture = Fixture::new();
     fixture.call(added("a", 1));
-    let pop = Pop { max: 1, max_bytes: 1, lease: None, worker: None, id: None, with_known: false };
+    let pop =
+        Pop { max: 1, max_bytes: 1, lease: None, worker: None, id: None, with_known: false, group: None };
     let items = fixture.queue.pop(fixture.now(), &pop).expect("the queue is open");
     fixture.now_ms += 60_000;
     fixture.queue.advance(fixture.now());
@@ -149,8 +152,15 @@ fn an_uncommitted_lease_does_not_delay_the_expiry_of_others() {
     let mut fixture = Fixture::new();
     fixture.produce([added("a", 1), added("b", 1), added("c", 1)]).expect("no refusal");
     let pop = |fixture: &mut Fixture, lease| {
-        let pop =
-            Pop { max: 1, max_bytes: 1, lease: Some(ms(lease)), worker: None, id: None, with_known: false };
+        let pop = Pop {
+            max: 1,
+            max_bytes: 1,
+            lease: Some(ms(lease)),
+            worker: None,
+            id: None,
+            with_known: false,
+            group: None,
+        };
         fixture.queue.pop(fixture.now(), &pop).expect("the queue is open")[0].token
     };
     let (a, _) = (pop(&mut fixture, 200), pop(&mut fixture, 300));
@@ -203,7 +213,8 @@ fn at_most_a_thousand_due_keys_are_processed_before_each_command() {
     fixture.wait(100);
     assert_eq!(fixture.ready_queue().len(), DUE_AT_A_TIME);
     assert!(fixture.queue.next_deadline().is_some_and(|at| at <= fixture.now()), "the timer fires at once");
-    let pop = Pop { max: 1, max_bytes: 1, lease: None, worker: None, id: None, with_known: false };
+    let pop =
+        Pop { max: 1, max_bytes: 1, lease: None, worker: None, id: None, with_known: false, group: None };
     assert_eq!(fixture.queue.hand_out(fixture.now(), &pop).expect("the queue is open").len(), 1);
     fixture.commit_and_check();
     assert_eq!(

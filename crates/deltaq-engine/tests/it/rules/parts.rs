@@ -1,6 +1,6 @@
 //! Acknowledgements of a part of a lease.
 
-use deltaq_engine::command::Part;
+use deltaq_engine::command::{HoldScope, Part};
 
 use super::*;
 
@@ -66,7 +66,7 @@ fn a_worker_that_dies_after_each_delta_never_repeats_an_acknowledged_one_and_nev
 
 #[test]
 fn the_rest_arrives_when_it_comes_back() {
-    for rest in [How::Ack, How::Release, How::Hold { acks: true, length: ms(1) }] {
+    for rest in [How::Ack, How::Release, How::Hold { scope: HoldScope::Queue, acks: true, length: ms(1) }] {
         let mut fixture = Fixture::new();
         fixture.produce([added("a", 1), updated("a", 2), added("b", 1)]).expect("no refusal");
         let item = fixture.pop();

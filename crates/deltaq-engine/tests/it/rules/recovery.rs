@@ -1,6 +1,6 @@
 //! Checkpoints and restarts: no change is lost, downtime does not expire leases, and no number is issued twice.
 
-use deltaq_engine::command::Outcome;
+use deltaq_engine::command::{HoldScope, Outcome};
 use deltaq_engine::delta::Provenance;
 use deltaq_engine::event::{Ending, EventKind, Leased, Queued, ReplaceCounts, ReplaceEnded, ViewChanges};
 use deltaq_engine::id::{Rv, Slot};
@@ -116,7 +116,7 @@ fn a_hold_survives_a_restart_and_ends_at_its_instant() {
             journaled.fixture.call(added(key, 1));
         }
         let item = journaled.fixture.pop();
-        let how = How::Hold { acks: false, length: ms(10_000) };
+        let how = How::Hold { scope: HoldScope::Queue, acks: false, length: ms(10_000) };
         let until = journaled.fixture.now().plus(ms(10_000));
         let settled = journaled.fixture.settle(item.token, how);
         assert!(matches!(settled, Settled::Held { until: held, .. } if held == until), "{settled:?}");

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq_engine::command::{
-    Call, DefaultLimit, Expected, How, KeySelection, Part, Pop, Progress, Replace, Replaced, SelectedKeys,
-    Settle, Settled,
+    Call, DefaultLimit, Expected, HoldScope, How, KeySelection, Part, Pop, Progress, Replace, Replaced,
+    SelectedKeys, Settle, Settled,
 };
 use deltaq_engine::config::{Config, Quiet};
 use deltaq_engine::delta::{Delta, DeltaKind};
@@ -137,7 +137,7 @@ impl Engine {
             Command::Promote(keys, options) => self.select(keys, options, Queue::promote_step)?,
             Command::Redrive(keys, options) => self.select(keys, options, Queue::redrive_step)?,
             Command::Discard(keys, options) => self.select(keys, options, Queue::discard_step)?,
-            Command::Pause | Command::Resume | Command::Close(_) | Command::Reopen => {
+            Command::Pause(_) | Command::Resume(_) | Command::Close(_) | Command::Reopen => {
                 self.switch(command);
                 Reply::Done
             }
@@ -273,6 +273,7 @@ impl Engine {
             worker: options.get("worker").map(Into::into),
             id: options.get("id").map(Into::into),
             with_known: options.get("with") == Some("known"),
+            group: options.get("group").map(Into::into),
         };
         let items = self.queue.pop(self.now, &pop)?;
         let items = items.iter().map(|item| reply::Popped {
@@ -321,8 +322,15 @@ impl Engine {
     fn switch(&mut self, command: &Command) {
         let (now, queue) = (self.now, &mut self.queue);
         match command {
-            Command::Pause => queue.set_paused(now, true),
-            Command::Resume => queue.set_paused(now, false),
+            Command::Pause(options) | Command::Resume(options) => {
+                let paused = matches!(command, Command::Pause(_));
+                match options.get("group") {
+                    None => queue.set_paused(now, paused),
+                    Some(group) => {
+                        assert!(queue.set_group_paused(now, group, paused), "the queue has groups");
+                    }
+                }
+            }
             Command::Close(options) if options.get("wait_for") == Some("none") => queue.close_at_once(now),
             Command::Close(_) => queue.set_closed(now, true),
             _ => queue.set_closed(now, false),
@@ -494,8 +502,10 @@ fn how(settle: &super::command::Settle) -> How {
 fn whole(settle: &super::command::Settle) -> How {
     let delay = settle.options.duration("delay");
     let error = settle.options.get("error").map(Into::into);
-    if let Some(length) = settle.options.duration("hold").filter(|length| !length.is_zero()) {
-        return How::Hold { acks: settle.how == "ack", length };
+    for (name, scope) in [("hold", HoldScope::Queue), ("hold_group", HoldScope::Group)] {
+        if let Some(length) = settle.options.duration(name).filter(|length| !length.is_zero()) {
+            return How::Hold { scope, acks: settle.how == "ack", length };
+        }
     }
     match settle.how.as_str() {
         "ack" => How::Ack,

@@ -22,8 +22,8 @@ use deltaq_engine::object_version::ObjectVersion;
 use deltaq_engine::rate::RateDebt;
 use deltaq_engine::rate_limit::BucketLevel;
 use deltaq_engine::schedule::{
-    Backoff, Delay, EventId, GroupAccount, GroupLease, GroupsState, HeadStart, Lease, NotBefore, OpenWindow,
-    Place, ReadyPosition, ScheduleState, Window,
+    Backoff, Delay, EventId, GroupAccount, GroupLease, GroupStop, GroupsState, HeadStart, Lease, NotBefore,
+    OpenWindow, Place, ReadyPosition, ScheduleState, Window,
 };
 use deltaq_engine::snapshot::{
     KeyState, QueueState, RememberedVersion, SettledLeases, SourceHistory, SourceRecord,
@@ -168,8 +168,13 @@ impl Dice {
             deadline: self.time(),
             worker: self.maybe(Self::name),
             pop_id: self.maybe(Self::text),
-            charged: self
-                .maybe(|dice| Box::new(Charged { group: dice.maybe(Self::text), nth: dice.0.u32(..3) })),
+            charged: self.maybe(|dice| {
+                Box::new(Charged {
+                    group: dice.maybe(Self::text),
+                    nth: dice.0.u32(..3),
+                    dedicated: dice.0.bool(),
+                })
+            }),
         }
     }
 
@@ -189,7 +194,7 @@ impl Dice {
     }
 
     fn event_kind(&mut self) -> EventKind {
-        match self.0.u32(0..31) {
+        match self.0.u32(0..34) {
             0 => EventKind::Appended(self.appended()),
             1 => EventKind::Queued(Queued {
                 key: self.key(),
@@ -231,6 +236,9 @@ impl Dice {
             22 => EventKind::Followed { position: self.follow_position() },
             28 => EventKind::Grouped { key: self.key(), group: self.maybe(Self::text) },
             29 => EventKind::Progressed { key: self.key(), token: self.token(), through: self.rv() },
+            30 => EventKind::GroupPaused { group: self.maybe(Self::text) },
+            31 => EventKind::GroupResumed { group: self.maybe(Self::text) },
+            32 => EventKind::GroupHeld { group: self.maybe(Self::text), until: self.time() },
             25 => EventKind::Held { until: self.time() },
             27 => EventKind::PausedItself { reason: self.pause_reason() },
             24 => EventKind::Renumbered { source: self.name(), sequence: self.maybe(Self::number) },
@@ -353,10 +361,15 @@ impl Dice {
                 token: dice.token(),
                 group: dice.maybe(Self::text),
                 since: dice.time(),
-                charged: dice.parts(),
+                charged: dice.maybe(Self::parts),
                 first: dice.token(),
             }),
             pops: self.list(|dice| (dice.token(), dice.0.u32(..))),
+            stops: self.list(|dice| GroupStop {
+                group: dice.maybe(Self::text),
+                paused: dice.0.bool(),
+                held_until: dice.time(),
+            }),
         }
     }
 

@@ -235,6 +235,21 @@ pub(super) fn events(first_rv: u64, kinds: Vec<EventKind>) -> Vec<Event> {
     events
 }
 
+fn push() -> Push {
+    Push {
+        url: "https://shop.example/hooks".to_owned(),
+        format: PushFormat::Raw,
+        payload: PushPayload::Full,
+        secrets: vec!["shop".to_owned()],
+        timeout: Duration::from_secs(8).into(),
+        max_in_flight: 9,
+        retry: vec![Duration::from_secs(10).into()],
+        reject_statuses: vec![404],
+        disable_after: Duration::from_hours(11).into(),
+        headers: [("x-env".to_owned(), "prod".to_owned())].into(),
+    }
+}
+
 /// Settings with every field set to a value other than its default.
 pub(super) fn full_config() -> Config {
     let pointers = vec![Pointer::parse("/metadata/namespace", true), Pointer::parse("/a~1b", false)];
@@ -294,18 +309,7 @@ pub(super) fn full_config() -> Config {
             prefix: "a/".into(),
             max_waiting: 7,
         })),
-        push: Some(Arc::new(Push {
-            url: "https://shop.example/hooks".to_owned(),
-            format: PushFormat::Raw,
-            payload: PushPayload::Full,
-            secrets: vec!["shop".to_owned()],
-            timeout: Duration::from_secs(8).into(),
-            max_in_flight: 9,
-            retry: vec![Duration::from_secs(10).into()],
-            reject_statuses: vec![404],
-            disable_after: Duration::from_hours(11).into(),
-            headers: [("x-env".to_owned(), "prod".to_owned())].into(),
-        })),
+        push: Some(Arc::new(push())),
         admission: None,
     }
 }
@@ -465,13 +469,8 @@ fn new_queue_state() -> QueueState {
 /// A new queue, and one with all fields.
 pub(super) fn queue_states() -> Vec<QueueState> {
     let new = new_queue_state();
-    let replace = LastReplace {
-        source: Some("erp".into()),
-        counts: counts(),
-        started: at(1),
-        ended: Some(at(2)),
-        aborted: true,
-    };
+    let (source, ended) = (Some("erp".into()), Some(at(2)));
+    let replace = LastReplace { source, counts: counts(), started: at(1), ended, aborted: true };
     let outcomes = [
         (11, Outcome::Acked),
         (10, Outcome::Acked),

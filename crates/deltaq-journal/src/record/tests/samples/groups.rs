@@ -5,7 +5,7 @@ use std::sync::Arc;
 use deltaq_engine::config::{GroupBy, GroupOverride, GroupRules};
 use deltaq_engine::event::{Charged, EventKind, Leased};
 use deltaq_engine::id::{Rv, Token};
-use deltaq_engine::schedule::{GroupAccount, GroupLease, GroupsState};
+use deltaq_engine::schedule::{GroupAccount, GroupLease, GroupStop, GroupsState};
 
 use super::{at, key};
 
@@ -14,16 +14,19 @@ pub(super) fn leased(bare: Leased) -> Leased {
     Leased {
         worker: Some("worker-1".into()),
         pop_id: Some("p-77".into()),
-        charged: Some(Box::new(Charged { group: Some("acme".into()), nth: 2 })),
+        charged: Some(Box::new(Charged { group: Some("acme".into()), nth: 2, dedicated: true })),
         ..bare
     }
 }
 
 /// The events of groups.
-pub(super) fn kinds() -> [EventKind; 2] {
+pub(super) fn kinds() -> [EventKind; 5] {
     [
         EventKind::Grouped { key: key(), group: Some("acme".into()) },
         EventKind::Grouped { key: key(), group: None },
+        EventKind::GroupPaused { group: Some("acme".into()) },
+        EventKind::GroupResumed { group: None },
+        EventKind::GroupHeld { group: Some("acme".into()), until: at(44) },
     ]
 }
 
@@ -43,7 +46,7 @@ pub(super) fn state() -> GroupsState {
         token: Token::new(Rv::new(41)),
         group: Some("acme".into()),
         since: at(41),
-        charged: 1 << 33,
+        charged: Some(1 << 33),
         first: Token::new(Rv::new(40)),
     };
     GroupsState {
@@ -52,5 +55,6 @@ pub(super) fn state() -> GroupsState {
         accounts: vec![account(None, 1 << 70), account(Some("acme".into()), 3)],
         leases: vec![lease],
         pops: vec![(Token::new(Rv::new(40)), 2)],
+        stops: vec![GroupStop { group: Some("acme".into()), paused: true, held_until: at(44) }],
     }
 }
