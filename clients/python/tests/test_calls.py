@@ -95,6 +95,31 @@ class Calls(unittest.TestCase):
         for call in calls[:-1]:
             call()
 
+    def test_a_change_may_name_the_object_that_it_expects(self) -> None:
+        queue = self.queue
+        queue.add({"key": "a", "n": 1}, if_absent=True)
+        first = queue.latest_object("a").etag
+        queue.update({"key": "a", "n": 2}, if_match=first)
+        changes: list[Callable[[], Produced]] = [
+            lambda: queue.add({"key": "a"}, if_absent=True),
+            lambda: queue.update({"key": "a"}, if_absent=True),
+            lambda: queue.add({"key": "a"}, if_match=first),
+            lambda: queue.update({"key": "a"}, if_match=first),
+            lambda: queue.delete({"key": "a"}, if_match=first),
+            lambda: queue.delete_key("a", if_match=first),
+        ]
+        for change in changes:
+            with self.assertRaises(Problem) as refused:
+                change()
+            self.assertEqual(refused.exception.code, "precondition-failed")
+        self.assertEqual(queue.latest_object("a").object["n"], 2)
+        queue.delete_key("a", if_match=queue.latest_object("a").etag)
+        queue.add({"key": "a", "n": 3}, if_absent=True)
+        queue.delete({"key": "a"}, if_match=queue.latest_object("a").etag)
+        with self.assertRaises(Problem) as gone:
+            queue.latest_object("a")
+        self.assertEqual(gone.exception.code, "key-not-found")
+
     def test_items_are_selected_by_their_prefix_source_and_last_error(self) -> None:
         self.queue.put_settings({"max_failures": 1})
         self.queue.add([{"key": "a1"}, {"key": "b1"}], source="erp")

@@ -209,6 +209,9 @@ class Requests(unittest.TestCase):
             calls.seed("q", []),
             calls.add_key("q", "a", rate_limited=True),
             calls.deltas("q", [{"type": "Deleted", "key": "a", "expected_version": 0}]),
+            calls.add("q", {"key": "a"}, if_absent=True),
+            calls.update("q", {"key": "a"}, if_match='"1"'),
+            calls.delete_key("q", "a", if_match='"1"'),
             calls.deltas("q", [{"type": "Deleted", "key": "a", "expected_version": 7}], skip_invalid=True),
             *selecting,
         ]

@@ -245,6 +245,12 @@ export interface ObjectDocument<T> {
     object: T;
 }
 
+/** An object of a view with its ETag. */
+export interface TaggedObject<T> extends ObjectDocument<T> {
+    /** The ETag of the object, for `ifMatch` in a later change. */
+    etag: string;
+}
+
 /** A key with waiting or leased deltas. */
 export interface Item<T> {
     key: string;

@@ -32,6 +32,12 @@ export interface ProduceOptions extends CallOptions {
     traceparent?: string;
 }
 
+/** The object that a change of a single object expects. */
+export interface MatchOptions {
+    /** The ETag of the object that the caller has read with `latestObject`. If the key has another one, the call is refused (412 `precondition-failed`). */
+    ifMatch?: string;
+}
+
 /** How long the keys of a call wait for a pause in their changes. */
 export interface DebounceOptions {
     /** The time that the keys must be quiet before they are delivered, instead of the setting; 0s for none. */
@@ -46,7 +52,9 @@ export interface OrderOptions {
     headStart?: string;
 }
 
-export interface AddOptions extends ProduceOptions, DebounceOptions, OrderOptions {
+export interface AddOptions extends ProduceOptions, DebounceOptions, OrderOptions, MatchOptions {
+    /** Only if the key of the single object has no object. */
+    ifAbsent?: boolean;
     delay?: Duration;
     /** The key of a single object that does not contain it. */
     key?: string;

@@ -30,6 +30,7 @@ import type {
     SourceDocument,
     Synced,
     SettingsPlan,
+    TaggedObject,
     TaggedSettings,
     View,
     WatchRow,
@@ -53,6 +54,7 @@ import type {
     OrderOptions,
     PatchOptions,
     PopOptions,
+    MatchOptions,
     ProduceOptions,
     PutOptions,
     ReplaceOptions,
@@ -180,7 +182,7 @@ export class Queue<T> {
     }
 
     /** Mode keys: adds a key without an object. With `rateLimited` the key waits as after a failure, and the call counts as one. */
-    addKey(key: string, options: Omit<AddOptions, "key"> & { rateLimited?: boolean } = {}): Promise<Produced> {
+    addKey(key: string, options: Omit<AddOptions, "key" | "ifMatch" | "ifAbsent"> & { rateLimited?: boolean } = {}): Promise<Produced> {
         const { delay, debounce, maxWait, headStart, rateLimited } = options;
         return this.#produce("add", { delay, debounce, maxWait, headStart, key, rateLimited }, options, undefined, rateLimited === true);
     }
@@ -192,13 +194,13 @@ export class Queue<T> {
     }
 
     /** Queues a `Deleted` delta for each object. */
-    delete(objects: Objects<T>, options: ProduceOptions & DebounceOptions & OrderOptions = {}): Promise<Produced> {
+    delete(objects: Objects<T>, options: ProduceOptions & DebounceOptions & OrderOptions & MatchOptions = {}): Promise<Produced> {
         const { debounce, maxWait, headStart } = options;
         return this.#produce("delete", { debounce, maxWait, headStart }, options, objectsText(objects));
     }
 
     /** Queues a `Deleted` delta with the newest object of the key. */
-    deleteKey(key: string, options: ProduceOptions & DebounceOptions & OrderOptions = {}): Promise<Produced> {
+    deleteKey(key: string, options: ProduceOptions & DebounceOptions & OrderOptions & MatchOptions = {}): Promise<Produced> {
         const { debounce, maxWait, headStart } = options;
         return this.#produce("delete", { key, debounce, maxWait, headStart }, options);
     }
@@ -341,13 +343,13 @@ export class Queue<T> {
     }
 
     /** The newest object of a key; undefined if there is none. */
-    latestObject(key: string, options: GetOptions = {}): Promise<ObjectDocument<T> | undefined> {
-        return this.#find("object", { view: "latest", key, minResourceVersion: options.minResourceVersion }, options);
+    latestObject(key: string, options: GetOptions = {}): Promise<TaggedObject<T> | undefined> {
+        return this.#object("latest", key, options);
     }
 
     /** The acknowledged object of a key; undefined if there is none. */
-    knownObject(key: string, options: GetOptions = {}): Promise<ObjectDocument<T> | undefined> {
-        return this.#find("object", { view: "known", key, minResourceVersion: options.minResourceVersion }, options);
+    knownObject(key: string, options: GetOptions = {}): Promise<TaggedObject<T> | undefined> {
+        return this.#object("known", key, options);
     }
 
     indexes(options: CallOptions = {}): List<IndexDocument> {
@@ -465,15 +467,18 @@ export class Queue<T> {
         return this.#send({ method: "POST", path, query, body: body === undefined ? undefined : JSON.stringify(body) }, options);
     }
 
-    #produce(call: string, query: Query, options: ProduceOptions, body?: string, countsTwice = false): Promise<Produced> {
+    #produce(call: string, query: Query, options: ProduceOptions & Conditions, body?: string, countsTwice = false): Promise<Produced> {
         const { source, sequence, mustExist, traceparent } = options;
-        const sent = { method: "POST", path: [call], query: { ...query, source, sequence, mustExist }, body, headers: { traceparent } } as const;
-        return this.#send({ ...sent, countsTwice: countsTwice && sequence === undefined }, options);
+        const headers = { traceparent, ...conditions(options) };
+        const sent = { method: "POST", path: [call], query: { ...query, source, sequence, mustExist }, body, headers } as const;
+        // A repeat of a call that was applied would be refused, because its own change is the newest one.
+        const isOnce = countsTwice || isConditional(options);
+        return this.#send({ ...sent, countsTwice: isOnce && sequence === undefined }, options);
     }
 
     async #change(method: "PUT" | "PATCH", settings: SettingsInput, options: PutOptions): Promise<TaggedSettings> {
-        const headers = { "if-match": options.ifMatch, "if-none-match": options.ifAbsent ? "*" : undefined };
-        const countsTwice = options.ifMatch !== undefined || options.ifAbsent === true;
+        const headers = conditions(options);
+        const countsTwice = isConditional(options);
         const query = { force: options.force };
         const call = { method, path: [], query, body: JSON.stringify(settings), headers, countsTwice, isTagged: true };
         const { document, etag } = await this.#send<Tagged<QueueDocument>>(call, options);
@@ -495,15 +500,15 @@ export class Queue<T> {
         return new List(token => this.#get(path, { ...query, limit: options.limit, continue: token }, options));
     }
 
-    async #find<D>(call: string, query: Query, options: CallOptions): Promise<D | undefined> {
-        try {
-            return await this.#get([call], query, options);
-        } catch (error) {
-            if (error instanceof DeltaqError && error.code === "key-not-found") {
-                return undefined;
-            }
-            throw error;
-        }
+    async #object(view: "latest" | "known", key: string, options: GetOptions): Promise<TaggedObject<T> | undefined> {
+        const query = { view, key, minResourceVersion: options.minResourceVersion };
+        const call = { method: "GET", path: ["object"], query, isTagged: true } as const;
+        const found = await orUndefined(this.#send<Tagged<ObjectDocument<T>>>(call, options));
+        return found && { ...found.document, etag: found.etag };
+    }
+
+    #find<D>(call: string, query: Query, options: CallOptions): Promise<D | undefined> {
+        return orUndefined(this.#get<D>([call], query, options));
     }
 
     /** The results of a call. If all of its leases had already ended, the results are in a problem document. */
@@ -517,6 +522,28 @@ export class Queue<T> {
             throw error;
         }
     }
+}
+
+/** The reply, or undefined if there is no such key. */
+async function orUndefined<R>(reply: Promise<R>): Promise<R | undefined> {
+    try {
+        return await reply;
+    } catch (error) {
+        if (error instanceof DeltaqError && error.code === "key-not-found") {
+            return undefined;
+        }
+        throw error;
+    }
+}
+
+type Conditions = Pick<PutOptions, "ifMatch" | "ifAbsent">;
+
+function conditions({ ifMatch, ifAbsent }: Conditions): Record<"if-match" | "if-none-match", string | undefined> {
+    return { "if-match": ifMatch, "if-none-match": ifAbsent ? "*" : undefined };
+}
+
+function isConditional({ ifMatch, ifAbsent }: Conditions): boolean {
+    return ifMatch !== undefined || ifAbsent === true;
 }
 
 /** A document with its ETag. */

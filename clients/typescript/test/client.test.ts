@@ -147,6 +147,29 @@ test("followers are detached only by force", async t => {
     }
 });
 
+test("a change may name the object that it expects", async t => {
+    const queue = (await Server.start(t)).queue<{ key: string; n?: number }>();
+    const etag = async () => (await queue.latestObject("a"))!.etag;
+    await queue.add({ key: "a", n: 1 }, { ifAbsent: true });
+    const first = { ifMatch: await etag() };
+    await queue.update({ key: "a", n: 2 }, first);
+    for (const change of [
+        () => queue.add({ key: "a" }, { ifAbsent: true }),
+        () => queue.update({ key: "a" }, { ifAbsent: true }),
+        () => queue.add({ key: "a" }, first),
+        () => queue.update({ key: "a" }, first),
+        () => queue.delete({ key: "a" }, first),
+        () => queue.deleteKey("a", first),
+    ]) {
+        await assert.rejects(change(), { code: "precondition-failed", status: 412 });
+    }
+    assert.equal((await queue.latestObject("a"))?.object.n, 2);
+    await queue.deleteKey("a", { ifMatch: await etag() });
+    await queue.add({ key: "a", n: 3 }, { ifAbsent: true });
+    await queue.delete({ key: "a" }, { ifMatch: await etag() });
+    assert.equal(await queue.latestObject("a"), undefined);
+});
+
 test("a call that must not create its queue", async t => {
     const queue = (await Server.start(t)).queue();
     const options = { mustExist: true };
@@ -308,8 +331,12 @@ test("a call that would count twice is repeated only if it was certainly not app
     assert.equal(requests, 5);
     await assert.rejects(queue.deltas([{ type: "Deleted", key: "k", expected_version: 0 }]), { code: "journal-unavailable" });
     assert.equal(requests, 6);
+    await assert.rejects(queue.add({ key: "k" }, { ifAbsent: true }), { code: "journal-unavailable" });
+    assert.equal(requests, 7);
+    await assert.rejects(queue.deleteKey("k", { ifMatch: '"1"' }), { code: "journal-unavailable" });
+    assert.equal(requests, 8);
     await assert.rejects(queue.addKey("k"), { code: "journal-unavailable" });
-    assert.equal(requests, 11);
+    assert.equal(requests, 13);
 });
 
 test("a call that would count twice is repeated if there was no connection", async t => {

@@ -44,7 +44,16 @@ type Unset<Options> = Record<keyof Options, undefined>;
 const call = { signal: undefined, retry: undefined, replyTimeout: undefined };
 const produce = { ...call, source: undefined, sequence: undefined, mustExist: undefined, traceparent: undefined };
 const put: Unset<PutOptions> = { ...call, ifMatch: undefined, ifAbsent: undefined, force: undefined };
-const add: Unset<AddOptions> = { ...produce, debounce: undefined, maxWait: undefined, headStart: undefined, delay: undefined, key: undefined };
+const add: Unset<AddOptions> = {
+    ...produce,
+    debounce: undefined,
+    maxWait: undefined,
+    headStart: undefined,
+    delay: undefined,
+    key: undefined,
+    ifMatch: undefined,
+    ifAbsent: undefined,
+};
 const replace: Unset<ReplaceOptions> = {
     ...produce,
     onlyChanged: undefined,

@@ -24,6 +24,7 @@ from .models import (
     Settled,
     Status,
     Synced,
+    TaggedObject,
     ViewObject,
 )
 from .outcomes import Ack, Done, Nack, Outcome, Reject, Release
@@ -79,6 +80,7 @@ __all__ = [
     "Status",
     "Store",
     "Synced",
+    "TaggedObject",
     "TokenError",
     "ViewObject",
     "Worker",

@@ -27,6 +27,7 @@ from .models import (
     Settled,
     Status,
     Synced,
+    TaggedObject,
     ViewObject,
 )
 
@@ -136,6 +137,11 @@ def _trace(traceparent: str | None) -> dict[str, str]:
     return {} if traceparent is None else {"traceparent": traceparent}
 
 
+def _conditions(if_match: str | None, if_absent: bool) -> dict[str, str]:
+    given = {"if-match": if_match, "if-none-match": "*" if if_absent else None}
+    return {name: value for name, value in given.items() if value is not None}
+
+
 def _produce(
     queue: str,
     call: str,
@@ -144,13 +150,16 @@ def _produce(
     sequence: int | None,
     *,
     traceparent: str | None,
-    **query: object,
+    if_match: str | None = None,
+    if_absent: bool = False,
+    query: Mapping[str, object] | None = None,
 ) -> Call[Produced]:
     body = objects if objects is None or isinstance(objects, Mapping) else list(objects)
-    parameters = {"source": source, "sequence": sequence, **query}
-    # A rate-limited add counts as a failure.
-    counts_twice = bool(query.get("rate_limited")) and sequence is None
-    return _call("POST", _queue(queue, f"/{call}"), Produced.read, parameters, body, counts_twice=counts_twice, headers=_trace(traceparent))
+    parameters = {"source": source, "sequence": sequence, **(query or {})}
+    headers = {**_trace(traceparent), **_conditions(if_match, if_absent)}
+    # A rate-limited add counts as a failure. A repeat of a call that was applied would be refused, because its own change is the newest one.
+    counts_twice = (bool(parameters.get("rate_limited")) or if_match is not None or if_absent) and sequence is None
+    return _call("POST", _queue(queue, f"/{call}"), Produced.read, parameters, body, counts_twice=counts_twice, headers=headers)
 
 
 def add(
@@ -165,14 +174,17 @@ def add(
     max_wait: Duration | None = None,
     head_start: Duration | None = None,
     must_exist: bool = False,
+    if_match: str | None = None,
+    if_absent: bool = False,
     traceparent: str | None = None,
 ) -> Call[Produced]:
     """Adds an object or a list of objects, all or none. `key` is the key of a single object that does not contain it. With `source` and `sequence`, the
     server applies the call once, however often it is repeated. With `debounce`, the keys are delivered when they have been quiet for this time, at the
     latest after `max_wait`. With `head_start`, they count as having arrived so much earlier, or later if it is negative. With `must_exist`, the call is
-    refused if the queue does not exist, which otherwise creates it. `traceparent` is the W3C trace that led to the call."""
+    refused if the queue does not exist, which otherwise creates it. With `if_match`, a single object is refused unless the newest object of its key has this
+    ETag, which `latest_object` returns; with `if_absent`, if there is one. `traceparent` is the W3C trace that led to the call."""
     query = {"key": key, **waits_text(delay, debounce, max_wait, head_start), "must_exist": must_exist}
-    return _produce(queue, "add", objects, source, sequence, traceparent=traceparent, **query)
+    return _produce(queue, "add", objects, source, sequence, traceparent=traceparent, if_match=if_match, if_absent=if_absent, query=query)
 
 
 def add_key(
@@ -191,7 +203,7 @@ def add_key(
 ) -> Call[Produced]:
     """Mode `keys`: adds a key without an object. With `rate_limited`, the key waits as after a failure, and the call counts as one."""
     query = {"key": key, **waits_text(delay, debounce, max_wait, head_start), "rate_limited": rate_limited, "must_exist": must_exist}
-    return _produce(queue, "add", None, source, sequence, traceparent=traceparent, **query)
+    return _produce(queue, "add", None, source, sequence, traceparent=traceparent, query=query)
 
 
 def update(
@@ -206,11 +218,13 @@ def update(
     max_wait: Duration | None = None,
     head_start: Duration | None = None,
     must_exist: bool = False,
+    if_match: str | None = None,
+    if_absent: bool = False,
     traceparent: str | None = None,
 ) -> Call[Produced]:
-    """Updates an object or a list of objects, all or none."""
+    """Updates an object or a list of objects, all or none. `if_match` and `if_absent` are those of `add`."""
     query = {"key": key, **waits_text(delay, debounce, max_wait, head_start), "must_exist": must_exist}
-    return _produce(queue, "update", objects, source, sequence, traceparent=traceparent, **query)
+    return _produce(queue, "update", objects, source, sequence, traceparent=traceparent, if_match=if_match, if_absent=if_absent, query=query)
 
 
 def delete(
@@ -223,11 +237,13 @@ def delete(
     max_wait: Duration | None = None,
     head_start: Duration | None = None,
     must_exist: bool = False,
+    if_match: str | None = None,
     traceparent: str | None = None,
 ) -> Call[Produced]:
-    """Deletes the keys of an object or of a list of objects, whose last states these are."""
+    """Deletes the keys of an object or of a list of objects, whose last states these are. With `if_match`, a single
+    object is refused unless the newest object of its key has this ETag."""
     query = {**waits_text(None, debounce, max_wait, head_start), "must_exist": must_exist}
-    return _produce(queue, "delete", objects, source, sequence, traceparent=traceparent, **query)
+    return _produce(queue, "delete", objects, source, sequence, traceparent=traceparent, if_match=if_match, query=query)
 
 
 def delete_key(
@@ -240,11 +256,12 @@ def delete_key(
     max_wait: Duration | None = None,
     head_start: Duration | None = None,
     must_exist: bool = False,
+    if_match: str | None = None,
     traceparent: str | None = None,
 ) -> Call[Produced]:
-    """Deletes a key. Its last state is the newest object that the queue has."""
+    """Deletes a key. Its last state is the newest object that the queue has. With `if_match`, the call is refused unless that object has this ETag."""
     query = {"key": key, **waits_text(None, debounce, max_wait, head_start), "must_exist": must_exist}
-    return _produce(queue, "delete", None, source, sequence, traceparent=traceparent, **query)
+    return _produce(queue, "delete", None, source, sequence, traceparent=traceparent, if_match=if_match, query=query)
 
 
 def replace(
@@ -670,17 +687,18 @@ def known(
     return _view(queue, "known", query | {"limit": limit, "continue": continue_}, wait)
 
 
-def _object(queue: str, view: str, key: str, min_resource_version: int | None) -> Call[ViewObject]:
+def _object(queue: str, view: str, key: str, min_resource_version: int | None) -> Call[TaggedObject]:
     query = {"view": view, "key": key, "min_resource_version": min_resource_version}
-    return _call("GET", _queue(queue, "/object"), ViewObject.read, query)
+    return _call("GET", _queue(queue, "/object"), lambda tagged: TaggedObject.tagged(*tagged), query, is_tagged=True)
 
 
-def latest_object(queue: str, key: str, *, min_resource_version: int | None = None) -> Call[ViewObject]:
-    """The newest accepted object of a key. The call is refused if the queue does not have the version `min_resource_version`."""
+def latest_object(queue: str, key: str, *, min_resource_version: int | None = None) -> Call[TaggedObject]:
+    """The newest accepted object of a key, with the ETag for `if_match` of a change. The call
+    is refused if the queue does not have the version `min_resource_version`."""
     return _object(queue, "latest", key, min_resource_version)
 
 
-def known_object(queue: str, key: str, *, min_resource_version: int | None = None) -> Call[ViewObject]:
+def known_object(queue: str, key: str, *, min_resource_version: int | None = None) -> Call[TaggedObject]:
     """The acknowledged object of a key. The call is refused if the queue does not have the version `min_resource_version`."""
     return _object(queue, "known", key, min_resource_version)
 

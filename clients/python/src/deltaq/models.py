@@ -416,6 +416,19 @@ class ViewObject:
 
 
 @dataclass(frozen=True)
+class TaggedObject(ViewObject):
+    """An object of a view with its ETag."""
+
+    #: The ETag of the object. A change with this `if_match` is refused if another change came in between.
+    etag: str
+
+    @classmethod
+    def tagged(cls, fields: Json, etag: str) -> TaggedObject:
+        get = fields.get
+        return cls(fields["key"], get("source"), get("resource_version"), get("object"), etag)
+
+
+@dataclass(frozen=True)
 class Synced:
     """Whether the initial list is processed or, for a version, every change up to it is acknowledged."""
 
