@@ -52,6 +52,8 @@ pub(crate) struct Groups {
     list: Vec<Group>,
     free: Vec<GroupId>,
     ids: BTreeMap<Arc<str>, GroupId>,
+    /// Bytes of all names in `ids`, which are counted after each change of the queue.
+    name_bytes: usize,
     turns: BTreeMap<(Virtual, Option<Arc<str>>), GroupId>,
     uneven: BTreeSet<(Virtual, GroupId)>,
     holds: BTreeSet<(Time, GroupId)>,
@@ -109,6 +111,7 @@ impl Groups {
             list: vec![unnamed],
             free: Vec::new(),
             ids: BTreeMap::new(),
+            name_bytes: 0,
             turns: BTreeMap::new(),
             uneven: BTreeSet::new(),
             holds: BTreeSet::new(),
@@ -199,8 +202,7 @@ impl Groups {
 
     /// Bytes that the groups take in memory (approximate).
     pub(crate) fn bytes(&self) -> usize {
-        let names: usize = self.ids.keys().map(|name| name.len()).sum();
-        names + self.list.len() * size_of::<Group>()
+        self.name_bytes + self.list.len() * size_of::<Group>()
     }
 
     /// What the group of a key is charged for, which is the n-th one of its pop.
@@ -386,6 +388,7 @@ impl Groups {
         if let Some(name) = group.name.take() {
             *group = Group::default();
             self.ids.remove(&name);
+            self.name_bytes -= name.len();
             self.free.push(id);
         }
     }
@@ -402,6 +405,7 @@ impl Groups {
             None => self.list.push(group),
         }
         self.ids.insert(name.clone(), id);
+        self.name_bytes += name.len();
         id
     }
 

@@ -235,6 +235,9 @@ impl Groups {
                 *leased += 1;
             }
         }
+        if self.name_bytes != self.ids.keys().map(|name| name.len()).sum::<usize>() {
+            return Err(String::from("groups: the bytes of the names are counted wrongly"));
+        }
         let used = self.of.iter().filter(|id| **id != GroupId::default()).count();
         if used != counted.iter().map(|(keys, ..)| keys).sum::<usize>() {
             return Err(String::from("groups: a slot without a key has a group"));
