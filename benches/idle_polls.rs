@@ -34,8 +34,8 @@ fn main() {
     let clock = Clock::system();
     let server = Spawned::start(&["--in-memory"]);
     let mut control = server.connect();
-    // The first pop creates the queue, so `before` is the memory of a server with one queue.
-    control.call("POST", &format!("{QUEUE}/pop"), "{}");
+    // `before` is the memory of a server with one queue.
+    control.call("PUT", QUEUE, "{}");
     let before = server.memory("VmRSS:");
 
     let mut waiting: Vec<Connection> = Vec::new();

@@ -63,7 +63,6 @@ impl Folder {
     fn server(&self) -> Spawned {
         let server = Spawned::start(&["--data-dir", self.0.to_str().expect("a path in UTF-8")]);
         let mut connection = server.connect();
-        connection.call("POST", "/v1/queues/flood/pop", "{}");
         connection.call("PUT", "/v1/queues/flood", r#"{"mode":"latest"}"#);
         server
     }
