@@ -99,6 +99,7 @@ const SHORTCUTS = [
   ["g o", "the queue"],
   ["g k", "its keys"],
   ["g p", "its parked keys"],
+  ["g g", "its groups"],
   ["g t", "its changes"],
   ["p", "pause what is live, or go on"],
   ["r", "read again"],

@@ -40,8 +40,10 @@ function adviceOf({ explain, status, settings: { mode } }) {
     case "queue_limit": return "Workers get it when they settle another.";
     case "group_paused": return "Workers get it when its group is resumed.";
     case "group_held": return "Workers get it after the hold of its group.";
+    case "key_held": return "Workers get it after its hold.";
     case "group_limit": return "Workers get it when they settle another of its group.";
     case "rate_limited": return "The rate of the queue delivers it.";
+    case "group_rate_limited": return "The rate of its group delivers it.";
     case "closed": return "Its delay does not end while the queue is closed.";
     case "queued": case "next": return status.leased === 0 && status.waiters === 0 ? "No worker of this queue is waiting or working. Start one." : `${counted(status.waiters, "pop")} of workers ${status.waiters === 1 ? "waits" : "wait"}, ${counted(status.leased, "key")} ${status.leased === 1 ? "is" : "are"} being worked on.`;
     case "nothing_waits": return "The workers have acknowledged its newest change.";
@@ -225,7 +227,7 @@ async function readKey(queue, key, signal, before) {
 }
 
 // The states whose names differ from the reason.
-const STATES = { debouncing: "delayed", backing_off: "delayed", held: "ready", queue_limit: "ready", group_limit: "ready", group_paused: "ready", group_held: "ready", rate_limited: "ready", queued: "ready", next: "ready", nothing_waits: "acknowledged" };
+const STATES = { debouncing: "delayed", backing_off: "delayed", key_held: "delayed", held: "ready", queue_limit: "ready", group_limit: "ready", group_paused: "ready", group_held: "ready", rate_limited: "ready", group_rate_limited: "ready", queued: "ready", next: "ready", nothing_waits: "acknowledged" };
 
 function sections({ item, known, latest }, opened) {
   const leased = item?.leased_deltas ?? [];

@@ -1,7 +1,7 @@
 // Keyboard shortcuts. They never act while a user types, in a dialog, or with Ctrl, Alt or Meta.
 
 import { showHelp, usesKeys } from "./dialogs.js";
-import { toKeys, toParked, toQueue, toQueues, toTail } from "./routes.js";
+import { toGroups, toKeys, toParked, toQueue, toQueues, toTail } from "./routes.js";
 
 const PREFIX_MS = 1500;
 
@@ -22,7 +22,7 @@ export function listen({ placeNow, toggleLive, reload }) {
   let goUntil = 0;
   const go = (key) => {
     const queue = placeNow()?.queue;
-    const targets = { q: () => toQueues(), ...(queue === undefined ? {} : { o: () => toQueue(queue), k: () => toKeys(queue), p: () => toParked(queue), t: () => toTail(queue) }) };
+    const targets = { q: () => toQueues(), ...(queue === undefined ? {} : { o: () => toQueue(queue), k: () => toKeys(queue), p: () => toParked(queue), g: () => toGroups(queue), t: () => toTail(queue) }) };
     if (targets[key]) location.hash = targets[key]();
   };
   document.addEventListener("keydown", (event) => {

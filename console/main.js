@@ -3,6 +3,7 @@
 import { forgetCaller, hasToken, onTokenNeeded, setToken } from "./api.js";
 import { askForToken, closeDialogs, showHelp } from "./dialogs.js";
 import { announce, foreign, h, setText, show } from "./dom.js";
+import { groupsView } from "./groups.js";
 import { keyView } from "./key.js";
 import { listen } from "./keyboard.js";
 import { keysView } from "./keys.js";
@@ -10,14 +11,14 @@ import { live, onState, setLive } from "./live.js";
 import { parkedView } from "./parked.js";
 import { queueView } from "./queue.js";
 import { queuesView } from "./queues.js";
-import { href, placeOf, toKeys, toParked, toQueue, toQueues, toTail } from "./routes.js";
+import { href, placeOf, toGroups, toKeys, toParked, toQueue, toQueues, toTail } from "./routes.js";
 import { failure, state } from "./states.js";
 import { ofVisits } from "./storage.js";
 import { tabs } from "./table.js";
 import { tailView } from "./tail.js";
 
-const VIEWS = { queues: queuesView, overview: queueView, keys: keysView, key: keyView, parked: parkedView, tail: tailView };
-const TITLES = { queues: "Queues", overview: "Overview", keys: "Keys", key: "Key", parked: "Parked", tail: "Changes" };
+const VIEWS = { queues: queuesView, overview: queueView, keys: keysView, key: keyView, parked: parkedView, groups: groupsView, tail: tailView };
+const TITLES = { queues: "Queues", overview: "Overview", keys: "Keys", key: "Key", parked: "Parked", groups: "Groups", tail: "Changes" };
 
 const main = document.getElementById("main");
 let place = null;
@@ -41,6 +42,7 @@ function frameOf({ view, queue, key }) {
     ["Overview", toQueue(queue), view === "overview"],
     ["Keys", toKeys(queue), view === "keys" || view === "key"],
     ["Parked", toParked(queue), view === "parked"],
+    ["Groups", toGroups(queue), view === "groups"],
     ["Changes", toTail(queue), view === "tail"],
   ]);
   show(main, head, strip, body);

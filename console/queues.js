@@ -94,6 +94,7 @@ export function badges(status) {
     status.follow && [status.follow.state === "following" ? "follower" : `follower, ${status.follow.state}`, isHeld(status) ? "warn" : ""],
     status.followers.length > 0 && [counted(status.followers.length, "follower"), ""],
     status.building_indexes.length > 0 && ["builds an index", ""],
+    status.building_groups && ["moves keys to their groups", ""],
   ];
   return words.filter(Boolean).map(([text, kind]) => h("span", { class: `badge ${kind}` }, text));
 }

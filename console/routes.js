@@ -15,6 +15,7 @@ export const toQueue = (queue) => href(["queues", queue]);
 export const toKeys = (queue, query) => href(["queues", queue, "keys"], query);
 export const toKey = (queue, key, query) => href(["queues", queue, "keys", key], query);
 export const toParked = (queue, query) => href(["queues", queue, "parked"], query);
+export const toGroups = (queue, query) => href(["queues", queue, "groups"], query);
 export const toTail = (queue, query) => href(["queues", queue, "tail"], query);
 
 /** The place of a fragment: a view with its parameters; null if there is no such view. */
@@ -31,6 +32,6 @@ export function placeOf(fragment) {
   if (first !== "queues" || parts.length > 4) return null;
   if (queue === undefined) return { view: "queues", query };
   if (view === "keys" && key !== undefined) return { view: "key", queue, key, query };
-  if (key !== undefined || !["overview", "keys", "parked", "tail"].includes(view)) return null;
+  if (key !== undefined || !["overview", "keys", "parked", "groups", "tail"].includes(view)) return null;
   return { view, queue, query };
 }

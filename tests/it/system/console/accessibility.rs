@@ -24,6 +24,16 @@ fn every_view_is_accessible_and_fits_every_width() {
     );
     post(at, "prices/pop?max=3&worker=importer", &json!({}));
     post(at, "prices/update?source=shop", &json!({ "key": "sku-1", "n": 1, "new": [1, 2, { "a": null }] }));
+    put(
+        at,
+        "mails",
+        &json!({ "groups": { "by": "/tenant", "max_leased": 1, "overrides": { "bolt": { "rate": { "per_second": 0.5, "burst": 1 } } } } }),
+    );
+    post(
+        at,
+        "mails/add",
+        &json!([{ "key": "a", "tenant": "acme" }, { "key": "b", "tenant": "bolt" }, { "key": "c" }]),
+    );
     let browser = Browser::start(at);
     let views = [
         "queues",
@@ -33,8 +43,10 @@ fn every_view_is_accessible_and_fits_every_width() {
         "queues/prices/keys/sku-21",
         "queues/prices/parked",
         "queues/prices/tail",
+        "queues/mails/groups",
     ];
-    let empty = ["queues/prices/keys?find=absent", "queues/search/parked", "queues/absent"];
+    let empty =
+        ["queues/prices/keys?find=absent", "queues/search/parked", "queues/prices/groups", "queues/absent"];
     let mut wrong = Vec::new();
     for scheme in ["light", "dark"] {
         for width in [1280, 360] {

@@ -59,6 +59,38 @@ fn the_keyboard_does_what_its_list_says() {
 }
 
 #[test]
+fn a_group_is_paused_and_resumed() {
+    let server = Server::in_memory();
+    let at = server.address;
+    put(at, "mails", &json!({ "groups": { "by": "/tenant" } }));
+    let mails = json!([{ "key": "a1", "tenant": "acme" }, { "key": "a2", "tenant": "acme" }, { "key": "b1", "tenant": "bolt" }]);
+    post(at, "mails/add", &mails);
+    let browser = Browser::start(at);
+    browser.open("queues/mails");
+    browser.until_there(".flow.wide .ready");
+    browser.press("gg");
+    browser.until("the groups", || browser.count("tbody tr") == 3);
+    let row = || {
+        browser.js("return [...document.querySelectorAll('tbody tr')].find(row => row.textContent.startsWith('acme'))?.textContent ?? ''")
+    };
+    let press = "[...document.querySelectorAll('tbody tr')].find(row => row.textContent.startsWith('acme')).querySelector('button').click()";
+    let has = |word: &str| row().as_str().is_some_and(|text| text.contains(word));
+    assert!(has("takes turns") && has("Pause"), "{}", row());
+    browser.js(press);
+    browser.until("the pause", || has("paused") && has("Resume"));
+    assert_eq!(post(at, "mails/pop?max=9", &json!({}))["items"].as_array().map(Vec::len), Some(1));
+    browser.js(press);
+    browser.until("the end of the pause", || has("takes turns"));
+    assert_eq!(post(at, "mails/pop?max=9", &json!({}))["items"].as_array().map(Vec::len), Some(2));
+    // The group with the most leases comes first, and the link says so.
+    browser.click("Leased");
+    browser
+        .until("the order", || browser.js("return document.querySelector('tbody th').textContent") == "acme");
+    assert!(browser.url().ends_with("groups?sort=leased"), "{}", browser.url());
+    end(&browser);
+}
+
+#[test]
 fn texts_are_copied_and_times_and_colours_are_those_of_the_reader() {
     let server = Server::in_memory();
     let at = server.address;
