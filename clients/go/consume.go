@@ -107,6 +107,10 @@ func (q *Queue) Settle(ctx context.Context, settle []Settle) (*SettledList, erro
 }
 
 func (q *Queue) settleAll(ctx context.Context, path string, leaseIDs []string, members map[string]any) (*SettledList, error) {
+	return q.settle(ctx, path, leaseIDs, members, nil)
+}
+
+func (q *Queue) settle(ctx context.Context, path string, leaseIDs []string, members map[string]any, change func(*call)) (*SettledList, error) {
 	if members == nil {
 		members = map[string]any{}
 	}
@@ -114,7 +118,7 @@ func (q *Queue) settleAll(ctx context.Context, path string, leaseIDs []string, m
 		leaseIDs = []string{}
 	}
 	members["lease_ids"] = leaseIDs
-	return results(post[SettledList](ctx, q, path, members, nil))
+	return results(post[SettledList](ctx, q, path, members, change))
 }
 
 // Ack acknowledges leases: their work is done. A lease that had ended before is stale in the reply, which is no error.
@@ -127,19 +131,23 @@ func (q *Queue) Release(ctx context.Context, leaseIDs ...string) (*SettledList, 
 	return q.settleAll(ctx, "/release", leaseIDs, nil)
 }
 
-// AckAndHold is like [Queue.Ack], and nothing of the queue is delivered for a time, at most an hour, because the target asks for it.
-func (q *Queue) AckAndHold(ctx context.Context, length time.Duration, leaseIDs ...string) (*SettledList, error) {
-	return q.settleAll(ctx, "/ack", leaseIDs, map[string]any{"hold": holdOf(length)})
+// AckAndHold is like [Queue.Ack], and nothing of the scope is delivered for a time, at most an hour, because the target asks for it. The scope
+// is [HoldQueue] or [HoldGroup].
+func (q *Queue) AckAndHold(ctx context.Context, scope string, length time.Duration, leaseIDs ...string) (*SettledList, error) {
+	return q.settleAll(ctx, "/ack", leaseIDs, map[string]any{"hold": holdOf(scope, length)})
 }
 
-// ReleaseAndHold is like [Queue.Release], and nothing of the queue is delivered for a time, at most an hour, because the target asks for
-// it.
-func (q *Queue) ReleaseAndHold(ctx context.Context, length time.Duration, leaseIDs ...string) (*SettledList, error) {
-	return q.settleAll(ctx, "/release", leaseIDs, map[string]any{"hold": holdOf(length)})
+// ReleaseAndHold is like [Queue.Release], and nothing of the scope is delivered for a time, at most an hour, because the target asks for it. The
+// scope is [HoldQueue], [HoldGroup] or [HoldKey].
+func (q *Queue) ReleaseAndHold(ctx context.Context, scope string, length time.Duration, leaseIDs ...string) (*SettledList, error) {
+	return q.settleAll(ctx, "/release", leaseIDs, map[string]any{"hold": holdOf(scope, length)})
 }
 
-func holdOf(length time.Duration) *Hold {
-	return &Hold{Scope: HoldQueue, For: Duration(length)}
+func holdOf(scope string, length time.Duration) *Hold {
+	if scope == "" {
+		scope = HoldQueue
+	}
+	return &Hold{Scope: scope, For: Duration(length)}
 }
 
 // DoneOptions are options of [Queue.Done].
@@ -203,13 +211,20 @@ func (q *Queue) Reject(ctx context.Context, leaseIDs []string, options *RejectOp
 type ExtendOptions struct {
 	// LeaseDuration is the new length of the leases from now on. Zero means the setting of the queue.
 	LeaseDuration time.Duration
+	// UntilChanged is the longest wait for a newer change of one of the keys: the reply comes at this change, when one of the leases ends, or
+	// after this time. Zero means no wait.
+	UntilChanged time.Duration
 }
 
 // Extend sets the deadlines of leases.
 func (q *Queue) Extend(ctx context.Context, leaseIDs []string, options *ExtendOptions) (*SettledList, error) {
-	members := map[string]any{}
-	if options != nil && options.LeaseDuration != 0 {
-		members["lease_duration"] = Duration(options.LeaseDuration)
+	given, members := copied(options), map[string]any{}
+	if given.LeaseDuration != 0 {
+		members["lease_duration"] = Duration(given.LeaseDuration)
 	}
-	return q.settleAll(ctx, "/extend", leaseIDs, members)
+	return q.settle(ctx, "/extend", leaseIDs, members, func(call *call) {
+		setFlag(call.query, "until_changed", given.UntilChanged > 0)
+		setLength(call.query, "wait", given.UntilChanged)
+		call.wait = given.UntilChanged
+	})
 }

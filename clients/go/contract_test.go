@@ -331,8 +331,12 @@ func callsThatChange(ctx context.Context, q *deltaq.Queue) []error {
 	do(q.RenumberSource(ctx, "erp", deltaq.Ptr(int64(7))))
 	for _, end := range []func(string) error{
 		func(id string) error { _, err := q.Ack(ctx, id); return err },
-		func(id string) error { _, err := q.Extend(ctx, []string{id}, nil); return err },
+		func(id string) error {
+			_, err := q.Extend(ctx, []string{id}, &deltaq.ExtendOptions{LeaseDuration: time.Minute, UntilChanged: time.Millisecond})
+			return err
+		},
 		func(id string) error { _, err := q.Release(ctx, id); return err },
+		func(id string) error { _, err := q.ReleaseAndHold(ctx, deltaq.HoldKey, time.Millisecond, id); return err },
 		func(id string) error { _, err := q.Nack(ctx, []string{id}, nil); return err },
 		func(id string) error { _, err := q.Reject(ctx, []string{id}, nil); return err },
 		func(id string) error {

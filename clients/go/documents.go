@@ -128,15 +128,16 @@ type Popped struct {
 	HeldUntil *time.Time `json:"held_until,omitempty"`
 }
 
-// The scopes of a [Hold]: all keys of a queue, or those of the group that the lease counts for.
+// The scopes of a [Hold]: all keys of a queue, those of the group that the lease counts for, or the key of the lease.
 const (
 	HoldQueue = "queue"
 	HoldGroup = "group"
+	HoldKey   = "key"
 )
 
 // Hold is a time in which nothing is delivered, because the target of the work asks for it.
 type Hold struct {
-	// Scope is [HoldQueue] or [HoldGroup].
+	// Scope is [HoldQueue], [HoldGroup] or [HoldKey].
 	Scope string `json:"scope"`
 	// For is how long nothing is delivered. More than an hour counts as an hour.
 	For Duration `json:"for"`

@@ -119,6 +119,8 @@ type Order struct {
 type Groups struct {
 	By        GroupBy `json:"by"`
 	MaxLeased *int64  `json:"max_leased,omitempty"`
+	// Rate is that of each group.
+	Rate *DeliveryRate `json:"rate,omitempty"`
 	// Overrides has the settings of single groups, by name. The empty name is that of the group without a name.
 	Overrides map[string]GroupOverride `json:"overrides,omitempty"`
 }
@@ -154,8 +156,9 @@ func (b *GroupBy) UnmarshalJSON(data []byte) error {
 
 // GroupOverride has the settings of one group.
 type GroupOverride struct {
-	Weight    *int64 `json:"weight,omitempty"`
-	MaxLeased *int64 `json:"max_leased,omitempty"`
+	Weight    *int64        `json:"weight,omitempty"`
+	MaxLeased *int64        `json:"max_leased,omitempty"`
+	Rate      *DeliveryRate `json:"rate,omitempty"`
 }
 
 // DeliveryRate is how many keys are delivered per second, and after a pause at once.
@@ -306,6 +309,7 @@ type QueueStatus struct {
 	Closed                    bool          `json:"closed"`
 	Drained                   bool          `json:"drained"`
 	BuildingIndexes           []string      `json:"building_indexes"`
+	BuildingGroups            bool          `json:"building_groups"`
 	LastReplace               *LastReplace  `json:"last_replace"`
 	Follow                    *FollowStatus `json:"follow"`
 	Push                      *PushStatus   `json:"push"`

@@ -43,8 +43,8 @@ type Item struct {
 // Explanation says why a key is not delivered.
 type Explanation struct {
 	Key string `json:"key"`
-	// Reason is leased, delayed, debouncing, backing_off, parked, paused, held, queue_limit, group_limit, group_paused, group_held,
-	// rate_limited, closed, queued, next, nothing_waits or unknown.
+	// Reason is leased, delayed, debouncing, backing_off, parked, paused, held, queue_limit, group_limit, group_paused, group_held, key_held,
+	// rate_limited, group_rate_limited, closed, queued, next, nothing_waits or unknown.
 	Reason      string     `json:"reason"`
 	Explanation string     `json:"explanation"`
 	Lease       *Lease     `json:"lease"`
@@ -149,6 +149,10 @@ type GroupStatus struct {
 	Paused bool `json:"paused"`
 	// HeldUntil is the end of the hold of the group. Nil without one.
 	HeldUntil *time.Time `json:"held_until"`
+	// Rate is how many of its keys are delivered per second, or nil without a limit.
+	Rate *DeliveryRate `json:"rate"`
+	// NextDeliveryAt is when the rate lets the next key through, if it stops the delivery of the group.
+	NextDeliveryAt *time.Time `json:"next_delivery_at"`
 }
 
 // WorkerStatus is a worker that holds leases or waits for keys.

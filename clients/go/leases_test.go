@@ -134,6 +134,7 @@ func TestOutcomes(t *testing.T) {
 		{why, `{"as":"nack","lease_id":"l","error":"no route"}`},
 		{&Nack{}, `{"as":"nack","lease_id":"l"}`},
 		{&Release{Hold: 2 * time.Hour}, `{"as":"release","lease_id":"l","hold":{"scope":"queue","for":"2h0m0s"}}`},
+		{&Release{Hold: time.Second, HoldScope: HoldKey}, `{"as":"release","lease_id":"l","hold":{"scope":"key","for":"1s"}}`},
 		{&Nack{Err: why, Delay: 90 * time.Second, Floor: true}, `{"as":"nack","lease_id":"l","delay":"1m30s","floor":true,"error":"no route"}`},
 		{&Nack{Delay: -1}, `{"as":"nack","lease_id":"l","delay":"0s"}`},
 		{&Nack{Delay: 1 << 62}, `{"as":"nack","lease_id":"l","delay":"8784h0m0s"}`},

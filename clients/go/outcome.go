@@ -49,9 +49,11 @@ func (done *Done) Error() string { return "done" }
 
 // Release is what a handler returns that has not worked on its key: the key is delivered again at once. It is no failure.
 type Release struct {
-	// Hold is how long nothing of the queue is delivered, because the target asks for it. Zero means no hold. More than an hour counts as an
+	// Hold is how long nothing of the scope is delivered, because the target asks for it. Zero means no hold. More than an hour counts as an
 	// hour.
 	Hold time.Duration
+	// HoldScope is [HoldQueue], [HoldGroup] or [HoldKey]. Empty means the queue.
+	HoldScope string
 }
 
 // Error says that the key is released.
@@ -96,7 +98,7 @@ func (job *Job) settle(err error) Settle {
 	case errors.As(err, &release):
 		entry.As = AsRelease
 		if release.Hold > 0 {
-			entry.Hold = holdOf(release.Hold)
+			entry.Hold = holdOf(release.HoldScope, release.Hold)
 		}
 	default:
 		entry.As, entry.Error = AsNack, textOf(err)

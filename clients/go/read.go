@@ -63,6 +63,8 @@ type ItemsOptions struct {
 	Worker, Prefix, Source, Key string
 	// Error selects the keys whose last error this is. Nil selects all, and an empty text the keys without an error.
 	Error *string
+	// WithDiff adds the difference from the object that was acknowledged last to the newest one to each item.
+	WithDiff bool
 }
 
 func (options *ItemsOptions) query() url.Values {
@@ -75,6 +77,9 @@ func (options *ItemsOptions) query() url.Values {
 	setText(query, "key", options.Key)
 	if options.Error != nil {
 		query.Set("error", *options.Error)
+	}
+	if options.WithDiff {
+		query.Set("with", "diff")
 	}
 	return query
 }

@@ -214,7 +214,7 @@ func (r *run) startPop() {
 	ctx, cancel := context.WithCancel(r.calls)
 	r.pop = &popping{cancel: cancel, options: PopOptions{
 		Wait: options.Wait, Max: options.Batch, LeaseDuration: options.LeaseDuration, Worker: options.Name, ID: newID(),
-		WithKnown: options.WithKnown, WithDiff: options.WithDiff, Settle: r.nextSettles(),
+		Group: options.Group, WithKnown: options.WithKnown, WithDiff: options.WithDiff, Settle: r.nextSettles(),
 	}}
 	r.sendPop(ctx)
 }

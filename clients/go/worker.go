@@ -67,6 +67,8 @@ type WorkerOptions struct {
 	Breaker int
 	// Middleware are functions around the handler. The first is the outermost.
 	Middleware []func(next Handler) Handler
+	// Group is the only group whose keys are taken, outside its turns. The empty name is that of the group without a name.
+	Group *string
 	// WithKnown adds the object that was acknowledged last to each job.
 	WithKnown bool
 	// WithDiff adds the difference from that object to the newest one to each job.

@@ -133,6 +133,6 @@ impl Operation {
 
     /// Whether the `wait` parameter extends the request timeout.
     pub(super) fn may_wait(&self) -> bool {
-        matches!(self.class, Class::Pop | Class::Wait | Class::Watch)
+        matches!(self.class, Class::Pop | Class::Settle | Class::Wait | Class::Watch)
     }
 }

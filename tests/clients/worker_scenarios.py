@@ -361,6 +361,35 @@ def holds(s: Scenario) -> None:
 
 
 @scenario
+def holds_of_a_key(s: Scenario) -> None:
+    """A Release with a hold of the key stops the delivery of this key only, without a failure."""
+    s.target.plan = lambda work: Plan({"as": "release", "hold": "2h", "hold_scope": "key"} if work.key == "k000" else {"as": "ack"})
+    worker = s.start("worker", concurrency=1, batch=1)
+    s.add(*objects(3, 1))
+    wait_for(lambda: len(s.view("known")) == 2, "the other keys are acknowledged")
+    wait_for(lambda: s.get("status")["leased"] == 0, "all leases are settled")
+    [held] = s.items("delayed")
+    check((held["key"], held["failures"]) == ("k000", 0), f"delayed is {held}")
+    check(s.get("status")["held_until"] is None, "the queue is not held")
+    s.check_stopped(worker)
+
+
+@scenario
+def one_group(s: Scenario) -> None:
+    """A worker of one group takes no other keys."""
+    s.configure(groups={"by": "/tenant"})
+    s.add(*({"key": f"{tenant}-{number}", "tenant": tenant} for number in range(3) for tenant in ("acme", "bolt")))
+    worker = s.start("worker", concurrency=1, batch=2, group="acme")
+    wait_for(lambda: s.target.written() == 3, "the keys of the group are written")
+    s.add({"key": "bolt-3", "tenant": "bolt"}, {"key": "acme-3", "tenant": "acme"})
+    wait_for(lambda: s.target.written() == 4, "the new key of the group is written")
+    wait_for(lambda: s.get("status")["leased"] == 0, "all leases are settled")
+    left = sorted(item["key"] for item in s.items("ready"))
+    check(left == [f"bolt-{number}" for number in range(4)], f"ready is {left}")
+    s.check_stopped(worker)
+
+
+@scenario
 def keys_done(s: Scenario) -> None:
     """Mode keys: Done with a delay brings the key again."""
     s.configure(mode="keys")

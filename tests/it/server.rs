@@ -11,6 +11,7 @@ mod controllers;
 mod differences;
 mod event_sources;
 mod explaining;
+mod extending;
 mod following;
 mod following_events;
 mod grouping;

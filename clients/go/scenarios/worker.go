@@ -19,6 +19,7 @@ import (
 type plan struct {
 	As          string `json:"as"`
 	Hold        string `json:"hold"`
+	HoldScope   string `json:"hold_scope"`
 	Delay       string `json:"delay"`
 	Floor       bool   `json:"floor"`
 	Error       string `json:"error"`
@@ -44,11 +45,16 @@ func work(ctx context.Context, queue *deltaq.Queue) error {
 	}
 	// Without the variable, it is 0.
 	breaker, _ := strconv.Atoi(os.Getenv("BREAKER"))
+	var group *string
+	if name, ok := os.LookupEnv("GROUP"); ok {
+		group = &name
+	}
 	return deltaq.NewWorker(queue, handle, &deltaq.WorkerOptions{
 		Name:          os.Getenv("WORKER_NAME"),
 		Concurrency:   concurrency,
 		Batch:         batch,
 		Breaker:       breaker,
+		Group:         group,
 		LeaseDuration: lease,
 		Grace:         10 * time.Second,
 	}).Run(ctx)
@@ -98,7 +104,7 @@ func outcome(wanted *plan) error {
 	case "nack":
 		return &deltaq.Nack{Err: reason, Delay: delay, Floor: wanted.Floor}
 	case "release":
-		return &deltaq.Release{Hold: delay}
+		return &deltaq.Release{Hold: delay, HoldScope: plan.HoldScope}
 	case "reject":
 		return &deltaq.Reject{Err: reason}
 	case "done":

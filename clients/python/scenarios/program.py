@@ -86,7 +86,7 @@ def outcome(wanted: dict[str, Any]) -> Ack | Nack | Reject | Done | Release | No
         case "nack":
             raise Nack(wanted.get("error"), delay=wanted.get("delay"), floor=wanted.get("floor", False))
         case "release":
-            return Release(hold=wanted["hold"])
+            return Release(hold=wanted["hold"], hold_scope=wanted.get("hold_scope", "queue"))
         case "reject":
             return Reject(wanted.get("error"))
         case "done":
@@ -132,6 +132,7 @@ def worker() -> None:
         concurrency=int(os.environ["CONCURRENCY"]),
         batch=int(os.environ["BATCH"]),
         breaker=int(os.environ["BREAKER"]) if "BREAKER" in os.environ else None,
+        group=os.environ.get("GROUP"),
         lease_duration=setting("LEASE"),
         grace=10,
     ).run()

@@ -68,6 +68,7 @@ async def worker(queue: Queue) -> None:
             concurrency=int(os.environ["CONCURRENCY"]),
             batch=int(os.environ["BATCH"]),
             breaker=int(os.environ["BREAKER"]) if "BREAKER" in os.environ else None,
+            group=os.environ.get("GROUP"),
             lease_duration=setting("LEASE"),
             grace=10,
         ).run()

@@ -142,6 +142,17 @@ class Calls(unittest.TestCase):
         reply = self.queue.add_key("b", rate_limited=True)
         self.assertEqual((reply.keys or [])[0]["failures"], 1)
 
+    def test_an_extension_waits_for_a_newer_change_and_a_hold_has_a_scope(self) -> None:
+        queue = self.queue
+        queue.add([{"key": "a"}, {"key": "b"}])
+        lease = queue.pop().items[0].lease.id
+        self.assertEqual(queue.extend(lease, until_changed=0.05)[0].pending_deltas, 0)
+        queue.update({"key": "a", "n": 2})
+        self.assertEqual(queue.extend(lease, lease_duration="1h", until_changed="30s")[0].pending_deltas, 1)
+        released = queue.release(lease, hold="1h", hold_scope="key")
+        self.assertIsNotNone(released[0].held_until)
+        self.assertEqual([item.key for item in queue.pop(max=9).items], ["b"])
+
     def test_a_server_says_why_it_does_not_start(self) -> None:
         with self.assertRaisesRegex(RuntimeError, "did not start:\n.*max_wait"):
             Server(settings={"server.max_wait": "soon"})

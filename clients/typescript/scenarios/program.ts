@@ -83,7 +83,7 @@ async function handle(item: PoppedItem<any>, context: Context): Promise<Outcome 
         type: newest?.type ?? null,
         object: newest?.object ?? null,
     };
-    const { as, explicit, hold, delay, floor, error, message, before_write } = await post(`${need("TARGET_URL")}/start`, body);
+    const { as, explicit, hold, hold_scope: holdScope, delay, floor, error, message, before_write } = await post(`${need("TARGET_URL")}/start`, body);
     if (as === "panic" && before_write) {
         throw new Error(message);
     }
@@ -98,7 +98,7 @@ async function handle(item: PoppedItem<any>, context: Context): Promise<Outcome 
         case "nack":
             return Nack({ ...options, ...(floor !== undefined && { floor }) });
         case "release":
-            return Release({ hold });
+            return Release({ hold, holdScope });
         case "reject":
             return Reject(options);
         case "done":
@@ -109,12 +109,13 @@ async function handle(item: PoppedItem<any>, context: Context): Promise<Outcome 
 }
 
 async function work(): Promise<void> {
-    const { CONCURRENCY = "1", BATCH, BREAKER, LEASE: leaseDuration } = settings;
+    const { CONCURRENCY = "1", BATCH, BREAKER, GROUP: group, LEASE: leaseDuration } = settings;
     const worker = new Worker(openQueue(), handle, {
         concurrency: Number(CONCURRENCY),
         name: need("WORKER_NAME"),
         ...(BATCH !== undefined && { batch: Number(BATCH) }),
         ...(BREAKER !== undefined && { breaker: Number(BREAKER) }),
+        ...(group !== undefined && { group }),
         ...(leaseDuration !== undefined && { leaseDuration }),
         grace: "10s",
         onPause: pause => console.error(pause === undefined ? "the worker goes on" : `the worker pauses for ${pause.ms} ms`),

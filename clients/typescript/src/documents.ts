@@ -111,7 +111,7 @@ export type SettledLeases = { lease_id: string; lease_ids?: never } | { lease_id
 
 /** A time in which nothing of the queue or of the group is delivered, because the target of the work asks for it. More than 1h counts as 1h. */
 export interface Hold {
-    scope: "queue" | "group";
+    scope: "queue" | "group" | "key";
     for: Duration;
 }
 
@@ -271,7 +271,7 @@ export interface Item<T> {
 
 export interface Explanation {
     key: string;
-    reason: Open<"leased" | "delayed" | "debouncing" | "backing_off" | "parked" | "paused" | "held" | "queue_limit" | "group_limit" | "group_paused" | "group_held" | "rate_limited" | "closed" | "queued" | "next" | "nothing_waits" | "unknown">;
+    reason: Open<"leased" | "delayed" | "debouncing" | "backing_off" | "parked" | "paused" | "held" | "queue_limit" | "group_limit" | "group_paused" | "group_held" | "key_held" | "rate_limited" | "group_rate_limited" | "closed" | "queued" | "next" | "nothing_waits" | "unknown">;
     explanation: string;
     lease: Lease | null;
     due_at: Timestamp | null;
@@ -415,8 +415,10 @@ export interface Groups {
     /** A JSON pointer, "source", or the text that ends the beginning of a key. */
     by: string | { key_prefix: string };
     max_leased?: number | null;
+    /** The rate of each group. */
+    rate?: DeliveryRate | null;
     /** The settings of single groups, by name. The empty name is that of the group without a name. */
-    overrides?: Record<string, { weight?: number | null; max_leased?: number | null } | null>;
+    overrides?: Record<string, { weight?: number | null; max_leased?: number | null; rate?: DeliveryRate | null } | null>;
 }
 
 /** The first groups of a queue. */
@@ -438,6 +440,9 @@ export interface GroupDocument {
     is_full: boolean;
     paused: boolean;
     held_until: Timestamp | null;
+    rate: DeliveryRate | null;
+    /** While the rate stops the delivery of the group: when it lets the next key through. */
+    next_delivery_at: Timestamp | null;
 }
 
 /** How many keys are delivered per second, after a pause `burst` at once. */
@@ -554,6 +559,7 @@ export interface QueueStatus {
     closed: boolean;
     drained: boolean;
     building_indexes: string[];
+    building_groups: boolean;
     last_replace: LastReplace | null;
     followers: string[];
     push: {

@@ -1,6 +1,6 @@
 /** Options of the calls on a queue: the parameters of the API, in camel case. */
 
-import type { ItemState, Settle, View } from "./documents.js";
+import type { Hold, ItemState, Settle, View } from "./documents.js";
 import type { Duration } from "./duration.js";
 import type { CallOptions } from "./transport.js";
 
@@ -101,10 +101,21 @@ export interface FailOptions extends CallOptions {
     error?: string;
 }
 
-export interface HoldOptions extends CallOptions {
-    /** How long nothing of the queue is delivered, because the target asks for it. At most an hour. */
-    hold?: Duration | undefined;
+export interface ExtendOptions extends CallOptions {
+    /** The length of the leases from now on. Default: the setting of the queue. */
+    leaseDuration?: Duration | undefined;
+    /** The longest wait for a newer change of one of the keys. Default: no wait. */
+    untilChanged?: Duration | undefined;
 }
+
+export interface Holding {
+    /** How long nothing of the scope is delivered, because the target asks for it. At most an hour. */
+    hold?: Duration | undefined;
+    /** What is held. A key is held only if it is released. Default "queue". */
+    holdScope?: Hold["scope"] | undefined;
+}
+
+export interface HoldOptions extends CallOptions, Holding {}
 
 export interface ListOptions extends CallOptions {
     /** Maximum number of items in a page. */
@@ -121,6 +132,8 @@ export interface ItemsOptions extends ListOptions {
     /** Only keys whose last failure had exactly this error. The empty text selects keys without an error. */
     error?: string;
     key?: string;
+    /** Whether each item has the difference from the object that was acknowledged last to the newest one. */
+    withDiff?: boolean;
 }
 
 export interface ViewOptions extends ListOptions {

@@ -1,6 +1,7 @@
 /** The ways in which a handler ends the work on a key. */
 
 import type { Ended, Hold, PoppedItem } from "./documents.js";
+import type { Holding } from "./options.js";
 import { type Duration, milliseconds } from "./duration.js";
 import { messageOf } from "./error.js";
 
@@ -14,11 +15,11 @@ export interface Outcome {
 }
 
 /**
- * Done: the deltas become the known object of the key. A handler that returns nothing means the same. With `hold`, nothing of the queue is delivered for that
- * time, at most an hour, because the target asks for it.
+ * Done: the deltas become the known object of the key. A handler that returns nothing means the same. With `hold`, nothing of the queue, or with the
+ * `holdScope` "group" of the group of the key, is delivered for that time, at most an hour, because the target asks for it.
  */
-export function Ack(options: { hold?: Duration } = {}): Outcome {
-    return ended("ack", options.hold);
+export function Ack(options: Holding = {}): Outcome {
+    return ended("ack", options);
 }
 
 /** Mode keys: done, and the failure count of the key is kept. With `delay` the key is added again after that time. In other modes, it is a failure. */
@@ -40,21 +41,21 @@ export function Reject(options: { error?: string } = {}): Outcome {
 }
 
 /**
- * Not worked on: the key returns to the ready queue at once, without a failure. With `hold`, nothing of the queue is delivered for that time, at most an hour,
- * because the target asks for it.
+ * Not worked on: the key returns to the ready queue at once, without a failure. With `hold`, nothing of the queue, or of the
+ * `holdScope` "group" or "key", is delivered for that time, at most an hour, because the target asks for it.
  */
-export function Release(options: { hold?: Duration } = {}): Outcome {
-    return ended("release", options.hold);
+export function Release(options: Holding = {}): Outcome {
+    return ended("release", options);
 }
 
-function ended(as: "ack" | "release", length: Duration | undefined): Outcome {
-    const hold = holdOf(length);
+function ended(as: "ack" | "release", holding: Holding): Outcome {
+    const hold = holdOf(holding);
     return hold === undefined ? { as } : { as, hold };
 }
 
-/** A hold of the queue. */
-export function holdOf(length: Duration | undefined): Hold | undefined {
-    return length === undefined ? undefined : { scope: "queue", for: length };
+/** The hold of a call; without a scope it is that of the queue. */
+export function holdOf({ hold: length, holdScope: scope = "queue" }: Holding): Hold | undefined {
+    return length === undefined ? undefined : { scope, for: length };
 }
 
 /** The ways to settle that a handler may return. */

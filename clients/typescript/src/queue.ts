@@ -45,6 +45,7 @@ import { enclosedText, listLines, listStream, type Objects, objectsText } from "
 import type {
     AddOptions,
     DebounceOptions,
+    ExtendOptions,
     FailOptions,
     GetOptions,
     HoldOptions,
@@ -261,7 +262,7 @@ export class Queue<T> {
     }
 
     ack(leases: LeaseIds, options: HoldOptions = {}): Promise<SettledList<Ended>> {
-        return this.#end("ack", leases, options, { hold: holdOf(options.hold) });
+        return this.#end("ack", leases, options, { hold: holdOf(options) });
     }
 
     /** Mode keys: done, and the failure counts are kept. With `delay` the keys are added again after that time. */
@@ -277,7 +278,7 @@ export class Queue<T> {
 
     /** Returns the keys to the ready queue, without a failure. */
     release(leases: LeaseIds, options: HoldOptions = {}): Promise<SettledList<Ended>> {
-        return this.#end("release", leases, options, { hold: holdOf(options.hold) });
+        return this.#end("release", leases, options, { hold: holdOf(options) });
     }
 
     /** Parks the keys. Except in mode `events`, a key with a newer change is delivered again instead. */
@@ -285,9 +286,14 @@ export class Queue<T> {
         return this.#end("reject", leases, options, { error: options.error });
     }
 
-    /** Sets the deadline of leases. A lease that had already ended is `stale` in the reply, which is not an error. */
-    extend(leases: LeaseIds, options: CallOptions & { leaseDuration?: Duration | undefined } = {}): Promise<SettledList<Extended>> {
-        return this.#end("extend", leases, options, { lease_duration: options.leaseDuration });
+    /**
+     * Sets the deadline of leases. A lease that had already ended is `stale` in the reply, which is not an error. With `untilChanged`, the reply comes at the
+     * first newer change of one of the keys, when one of the leases ends, or after this time.
+     */
+    extend(leases: LeaseIds, options: ExtendOptions = {}): Promise<SettledList<Extended>> {
+        const { leaseDuration, untilChanged: wait } = options;
+        const query = wait === undefined ? {} : { untilChanged: true, wait };
+        return this.#end("extend", leases, options, { lease_duration: leaseDuration }, query);
     }
 
     /** The errors of the parked keys, the most frequent ones first, with the number of keys of each. */
@@ -313,7 +319,8 @@ export class Queue<T> {
     /** Keys with waiting or leased deltas. */
     items(options: ItemsOptions = {}): List<Item<T>> {
         const { state, worker, prefix, source, error, key } = options;
-        return this.#list(["items"], { state, worker, prefix, source, error, key }, options);
+        const query = { state, worker, prefix, source, error, key, with: options.withDiff ? "diff" : undefined };
+        return this.#list(["items"], query, options);
     }
 
     /** One key; undefined if the queue does not have it. */
@@ -485,9 +492,9 @@ export class Queue<T> {
         return { settings: document.settings, etag };
     }
 
-    #end<Row extends Settled>(call: string, leases: LeaseIds, options: CallOptions, fields: object = {}): Promise<SettledList<Row>> {
+    #end<Row extends Settled>(call: string, leases: LeaseIds, options: CallOptions, fields: object = {}, query: Query = {}): Promise<SettledList<Row>> {
         const which = typeof leases === "string" ? { lease_id: leases } : { lease_ids: leases };
-        return this.#results(this.#post([call], {}, options, { ...which, ...fields }));
+        return this.#results(this.#post([call], query, options, { ...which, ...fields }));
     }
 
     #selected(path: string[], which: Selection, { expectedCount, ...options }: SelectedOptions): Promise<{ keys: number }> {

@@ -147,9 +147,9 @@ export class WorkerRun<T> {
 
     /** One pop, repeated with the same id until there is a reply. Undefined after the stop, and if the queue is closed. */
     async #pop(max: number): Promise<Popped<T> | undefined> {
-        const { name, leaseDuration, wait, withKnown, withDiff } = this.#options;
+        const { name, leaseDuration, wait, group, withKnown, withDiff } = this.#options;
         const options: PopOptions = { max, id: crypto.randomUUID(), settle: this.#outbox.splice(0, SETTLE_MAX), retry: ONCE };
-        Object.assign(options, { wait, worker: name, leaseDuration, withKnown, withDiff });
+        Object.assign(options, { wait, worker: name, leaseDuration, group, withKnown, withDiff });
         const backoff = new Backoff(this.#pauses);
         const absent = absentBackoff();
         this.#isPopping = true;

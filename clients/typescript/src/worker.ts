@@ -46,6 +46,8 @@ export interface WorkerOptions {
     leaseDuration?: Duration;
     /** How long a pop waits for a key, at most 55s. Default 20s. */
     wait?: Duration;
+    /** The only group whose keys are taken, outside its turns. The empty text is the group without a name. */
+    group?: string;
     /** Whether each item has the object that was acknowledged last. */
     withKnown?: boolean;
     /** Whether each item has the difference from that object to the newest one. */
@@ -72,6 +74,7 @@ export const WORKER_DEFAULTS: Defaults<WorkerOptions> = {
     name: undefined,
     leaseDuration: undefined,
     wait: "20s",
+    group: undefined,
     withKnown: false,
     withDiff: false,
     grace: "30s",

@@ -112,6 +112,19 @@ test("other calls that settle and produce", async t => {
     assert.equal((await server.client().info()).name, "deltaq");
 });
 
+test("an extension waits for a newer change, and a hold has a scope", async t => {
+    const queue = (await Server.start(t)).queue();
+    await queue.add([{ key: "a" }, { key: "b" }]);
+    const lease = (await queue.pop()).items[0]!.lease.id;
+    assert.equal((await queue.extend(lease, { untilChanged: "50ms" })).settled[0]?.pending_deltas, 0);
+    await queue.update({ key: "a", n: 2 });
+    const extended = await queue.extend(lease, { leaseDuration: "1h", untilChanged: "30s" });
+    assert.equal(extended.settled[0]?.pending_deltas, 1);
+    const released = await queue.release(lease, { hold: "1h", holdScope: "key" });
+    assert.notEqual(released.settled[0]?.held_until, undefined);
+    assert.deepEqual((await queue.pop({ max: 9 })).items.map(item => item.key), ["b"]);
+});
+
 test("settings are replaced as a whole or changed in part, and only as the caller has seen them", async t => {
     const queue = (await Server.start(t)).queue();
     await assert.rejects(queue.patchSettings({ lease: "1m" }), { code: "queue-not-found" });

@@ -52,7 +52,7 @@ fn calls() -> Vec<&'static str> {
         Queue::delete_key("k"); Queue::replace(None, &ReplaceOptions::default(), Body::Empty); Queue::deltas(&[]);
         Queue::resync(); Queue::seed(Body::Empty); Queue::report_source("s", None); Queue::renumber_source("s", None);
         Queue::forget(&[]); Queue::pop(); Queue::settle(Vec::new()); Queue::ack(&[]); Queue::done(&[], None);
-        Queue::nack(&[], None, false, None); Queue::release(&[]); Queue::reject(&[], None); Queue::extend(&[], None);
+        Queue::nack(&[], None, false, None); Queue::release(&[]); Queue::reject(&[], None); Queue::extend(&[], None); Queue::extend_until_changed(&[], None, Duration::ZERO);
         Queue::parked_errors(); Queue::promote(Selection::All, None); Queue::redrive(Selection::All, None);
         Queue::discard(Selection::All, None); Queue::items(); Queue::item("k"); Queue::explain("k"); Queue::latest();
         Queue::known(); Queue::latest_object("k"); Queue::known_object("k"); Queue::history("k"); Queue::sources();
@@ -68,7 +68,7 @@ fn builders() -> Vec<&'static str> {
         Add::head_start("1m"); Add::traceparent("t"); Pop::wait(second); Pop::max(1); Pop::lease_duration(second);
         Pop::worker("w"); Pop::group("g"); Pop::with_known(); Pop::with_diff(); GetObject::min_resource_version(1);
         Worker::name("w"); Worker::concurrency(1); Worker::batch(1); Worker::lease_duration(second); Worker::wait(second);
-        Worker::grace(second); Worker::breaker(1); Worker::with_known(); Worker::with_diff();
+        Worker::grace(second); Worker::breaker(1); Worker::group("g"); Worker::with_known(); Worker::with_diff();
     };
     let settings = methods! { PutSettings::if_match("e"); PutSettings::if_absent(); };
     let generic = methods! {

@@ -41,6 +41,7 @@ pub struct Worker {
     batch: Option<u64>,
     lease_duration: Option<Duration>,
     wait: Duration,
+    group: Option<String>,
     with_known: bool,
     with_diff: bool,
     settles_at_once: bool,
@@ -133,6 +134,7 @@ impl Queue {
             batch: None,
             lease_duration: None,
             wait: Duration::from_secs(20),
+            group: None,
             with_known: false,
             with_diff: false,
             settles_at_once: false,
@@ -183,6 +185,13 @@ impl Worker {
     #[must_use]
     pub const fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
+        self
+    }
+
+    /// Takes only keys of this group, outside its turns; the empty text is the group without a name.
+    #[must_use]
+    pub fn group(mut self, group: impl Into<String>) -> Self {
+        self.group = Some(group.into());
         self
     }
 
@@ -272,6 +281,7 @@ impl fmt::Debug for Worker {
             .field("wait", &self.wait)
             .field("grace", &self.grace)
             .field("breaker", &self.breaker)
+            .field("group", &self.group)
             .field("with_known", &self.with_known)
             .field("with_diff", &self.with_diff)
             .finish_non_exhaustive()

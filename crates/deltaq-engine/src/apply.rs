@@ -206,9 +206,11 @@ impl State {
             EventKind::Populated | EventKind::Dropped { origin: Origin::Call, .. } => {
                 self.initial = self.initial.called();
             }
-            EventKind::Configured { config, follow_set_by } => {
+            EventKind::Configured { config, follow_set_by, regroups } => {
                 self.apply_configured(config, follow_set_by.clone(), at);
+                self.set_regroups(*regroups);
             }
+            EventKind::Regrouped => self.set_regroups(false),
             EventKind::Leased(leased) => {
                 self.note_delivery(at);
                 if let Some(charged) = &leased.charged {
@@ -279,7 +281,7 @@ impl State {
         if !follows_on {
             self.unfollow();
         }
-        self.change_groups(config.groups.as_ref());
+        self.change_groups(config.groups.as_ref(), at);
         self.config = config.clone();
         self.stops = self.may_stop();
         self.follow_set_by = follow_set_by;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::event::Event;
+use super::id::Token;
 use super::time::Time;
 
 /// Everything that a caller must do after commands on a queue. This is the contract between the engine and the service.
@@ -27,6 +28,7 @@ use super::time::Time;
 /// - `has_synced` and `is_drained` describe the queue after the commands, to wake callers that wait for these states.
 /// - `changed_views` wakes the readers of the views, once the events are durable.
 /// - `counters`, `waits`, `delivered` and `works` are for metrics. A caller may drop them, because no rule depends on them.
+/// - `overtaken` wakes the workers that wait for a change behind their leases.
 /// - `garbage` takes a long time to drop. The caller drops it **after** releasing the lock.
 ///
 /// The caller first passes the events to the journal, then sets the timer and sends the notifications. Without the
@@ -54,6 +56,8 @@ pub struct Effects {
     pub delivered: Counts,
     /// For each ended lease, how long it lasted.
     pub works: Durations,
+    /// Leases that have got a newer change or have ended, if a caller has [waited](super::Queue::await_change) for this.
+    pub overtaken: Vec<Token>,
     /// Large values that are no longer needed.
     pub garbage: Vec<Garbage>,
 }

@@ -188,7 +188,12 @@ pub enum EventKind {
         /// The name of the token that has set what the queue follows.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         follow_set_by: Option<Arc<str>>,
+        /// Whether keys have to be moved to other groups.
+        #[serde(default, skip_serializing_if = "is_default")]
+        regroups: bool,
     },
+    /// All keys belong to the groups that the settings name.
+    Regrouped,
     /// No key is delivered until `Resumed`.
     Paused,
     /// The queue has paused itself: no key is delivered until `Resumed`.
@@ -386,6 +391,7 @@ impl EventKind {
             | Self::Seeded { key, .. } => Some(key),
             Self::Populated
             | Self::Configured { .. }
+            | Self::Regrouped
             | Self::Paused
             | Self::PausedItself { .. }
             | Self::GroupPaused { .. }
@@ -459,6 +465,11 @@ pub enum Ending {
     Expired(Failure),
     /// The worker released the key, which moved to the tail of the ready queue. This is not a failure.
     Released,
+    /// The worker released the key and asked that it is not delivered for a time. This is not a failure.
+    Held {
+        /// The time before which the key is not delivered, even if newer changes arrive.
+        until: Time,
+    },
     /// The worker rejected the key. This is not a failure.
     Rejected {
         /// The worker's error.
@@ -494,7 +505,12 @@ impl Ending {
     pub const fn failure(&self) -> Option<&Failure> {
         match self {
             Self::Nacked(failure) | Self::Expired(failure) => Some(failure),
-            Self::Acked | Self::Done | Self::Released | Self::Rejected { .. } | Self::Undelivered => None,
+            Self::Acked
+            | Self::Done
+            | Self::Released
+            | Self::Held { .. }
+            | Self::Rejected { .. }
+            | Self::Undelivered => None,
         }
     }
 
@@ -504,6 +520,7 @@ impl Ending {
         match self {
             Self::Nacked(failure) | Self::Expired(failure) => Some(failure.disposition),
             Self::Rejected { disposition, .. } => Some(*disposition),
+            Self::Held { until } => Some(Disposition::Wait { due: *until }),
             Self::Acked | Self::Done | Self::Released | Self::Undelivered => None,
         }
     }
@@ -521,7 +538,7 @@ impl Ending {
             Self::Nacked(Failure { error, .. })
             | Self::Expired(Failure { error, .. })
             | Self::Rejected { error, .. } => error.as_ref(),
-            Self::Acked | Self::Done | Self::Released | Self::Undelivered => None,
+            Self::Acked | Self::Done | Self::Released | Self::Held { .. } | Self::Undelivered => None,
         }
     }
 
@@ -534,14 +551,14 @@ impl Ending {
             Self::Done => Some(Outcome::Done),
             Self::Nacked(_) => Some(Outcome::Nacked),
             Self::Expired(_) => Some(Outcome::Expired),
-            Self::Released => Some(Outcome::Released),
+            Self::Released | Self::Held { .. } => Some(Outcome::Released),
             Self::Rejected { .. } => Some(Outcome::Rejected),
             Self::Undelivered => None,
         }
     }
 }
 
-/// Where a key goes after a failure or a reject.
+/// Where a key goes whose work is not done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Disposition {

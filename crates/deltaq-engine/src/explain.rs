@@ -59,13 +59,13 @@ impl Queue {
         let slot = self.table().find(key.as_str());
         let before = entry.and_then(|entry| match entry.schedule_state.place {
             Place::Ready(position) => {
-                let (order, _) = self.state().turn_of_group(slot?, now);
-                let before = self.state().keys_after(order, Turn::START);
+                let before = self.state().keys_after(self.state().order_of(slot?), Turn::START);
                 let before = before.take_while(|(turn, _)| turn.rv != position.rv);
                 Some(before.take(AHEAD_MAX + 1).count())
             }
             _ => None,
         });
+        let ahead = before.map(|before| before.min(AHEAD_MAX));
         let rules = self.state().config.rules();
         let state = entry.map(|entry| &entry.schedule_state);
         let delay = state.and_then(ScheduleState::delay);
@@ -76,17 +76,16 @@ impl Queue {
         Explanation {
             added_again: delay.filter(|_| rules.delays_are_adds).map(|delay| delay.due),
             key: entry.map(|entry| entry.state(slot.and_then(|slot| self.group_of(slot)))),
-            group: slot.and_then(|slot| self.state().turn_of_group(slot, now).1),
-            ahead: before.map(|before| before.min(AHEAD_MAX)),
+            group: slot
+                .and_then(|slot| self.state().turn_of_group(slot, ahead.unwrap_or_default() as u64, now)),
+            ahead,
             has_more_ahead: before.is_some_and(|before| before > AHEAD_MAX),
             is_paused: self.state().paused,
             held_until,
             pause_reason: self.state().pause_reason,
             is_full: self.state().is_full(),
-            next_by_rate: before.and_then(|before| {
-                let from = held_until.unwrap_or(now);
-                self.state().next_by_rate(before.min(AHEAD_MAX) as u64, from)
-            }),
+            next_by_rate: ahead
+                .and_then(|ahead| self.state().next_by_rate(ahead as u64, held_until.unwrap_or(now))),
             has_frozen_delays: self.state().freezes_delays(),
             due: due_after(window.map(|open| open.times.due())),
             latest: window.and_then(|open| due_after(Some(open.times.latest))),

@@ -9,6 +9,7 @@ use super::key::Key;
 use super::limits::GROUP_BYTES_MAX;
 use super::object::Object;
 use super::pointer::{Cursor, Pointer, Value, find};
+use super::rate::Rate;
 
 /// What names the groups by the sources of changes.
 const SOURCE: &str = "source";
@@ -20,6 +21,8 @@ pub struct GroupRules {
     pub by: GroupBy,
     /// Maximum number of keys of a group that workers hold at once; `None` for no limit.
     pub max_leased: Option<u64>,
+    /// How many keys of a group are delivered per second; `None` for no limit.
+    pub rate: Option<Rate>,
     /// Settings of single groups, by name. The empty name is that of the group without a name.
     pub overrides: BTreeMap<Arc<str>, GroupOverride>,
 }
@@ -51,6 +54,8 @@ pub struct GroupOverride {
     pub weight: Option<u32>,
     /// Maximum number of keys of the group that workers hold at once.
     pub max_leased: Option<u64>,
+    /// How many keys of the group are delivered per second.
+    pub rate: Option<Rate>,
 }
 
 impl GroupRules {
@@ -80,22 +85,33 @@ impl GroupRules {
         self.of(group).and_then(|own| own.max_leased).or(self.max_leased)
     }
 
+    /// The rate of a group.
+    #[must_use]
+    pub fn rate(&self, group: Option<&str>) -> Option<Rate> {
+        self.of(group).and_then(|own| own.rate).or(self.rate)
+    }
+
     /// Compiles the document of the setting.
     ///
     /// # Errors
-    /// What is wrong with `by`.
-    pub(super) fn compile(document: &document::Groups) -> Result<Arc<Self>, String> {
+    /// The wrong setting, and what is wrong with it.
+    pub(super) fn compile(document: &document::Groups) -> Result<Arc<Self>, (&'static str, String)> {
         let by = match &document.by {
             document::GroupBy::Value(source) if source == SOURCE => GroupBy::Source,
-            document::GroupBy::Value(pointer) => GroupBy::Pointer(Pointer::parse(pointer, false)?),
+            document::GroupBy::Value(pointer) => {
+                GroupBy::Pointer(Pointer::parse(pointer, false).map_err(|why| ("groups.by", why))?)
+            }
             document::GroupBy::KeyPrefix(end) => GroupBy::KeyPrefix(end.key_prefix.as_str().into()),
         };
+        let rate = document.rate.map(Rate::try_from).transpose();
+        let rate = rate.map_err(|why| ("groups.rate.per_second", why))?;
         let own = |(name, own): (&String, &document::GroupOverride)| {
-            let document::GroupOverride { weight, max_leased } = *own;
-            (Arc::from(name.as_str()), GroupOverride { weight, max_leased })
+            let document::GroupOverride { weight, max_leased, rate } = *own;
+            let rate = rate.map(Rate::try_from).transpose().map_err(|why| ("groups.overrides", why))?;
+            Ok((Arc::from(name.as_str()), GroupOverride { weight, max_leased, rate }))
         };
-        let overrides = document.overrides.iter().map(own).collect();
-        Ok(Arc::new(Self { by, max_leased: document.max_leased, overrides }))
+        let overrides = document.overrides.iter().map(own).collect::<Result<_, _>>()?;
+        Ok(Arc::new(Self { by, max_leased: document.max_leased, rate, overrides }))
     }
 
     /// The setting as a document.
@@ -108,11 +124,18 @@ impl GroupRules {
             }
         };
         let own = |(name, own): (&Arc<str>, &GroupOverride)| {
-            let GroupOverride { weight, max_leased } = *own;
-            (name.to_string(), document::GroupOverride { weight, max_leased })
+            let GroupOverride { weight, max_leased, rate } = *own;
+            (
+                name.to_string(),
+                document::GroupOverride { weight, max_leased, rate: rate.map(document::DeliveryRate::from) },
+            )
         };
-        let overrides = self.overrides.iter().map(own).collect();
-        document::Groups { by, max_leased: self.max_leased, overrides }
+        document::Groups {
+            by,
+            max_leased: self.max_leased,
+            rate: self.rate.map(document::DeliveryRate::from),
+            overrides: self.overrides.iter().map(own).collect(),
+        }
     }
 
     fn of(&self, group: Option<&str>) -> Option<&GroupOverride> {
@@ -139,7 +162,7 @@ mod tests {
     use super::*;
 
     fn group(by: GroupBy, object: &str) -> GroupAfter {
-        let rules = GroupRules { by, max_leased: None, overrides: BTreeMap::new() };
+        let rules = GroupRules { by, max_leased: None, rate: None, overrides: BTreeMap::new() };
         let key = Key::new("eu/west/1").expect("a key");
         rules.group(&key, Some(&Object::from_valid(object)), Some("erp"))
     }

@@ -6,8 +6,10 @@ use std::time::Duration;
 use super::config::GroupAfter;
 use super::event::{Appended, Event, EventKind, Queued};
 use super::id::{Slot, Source};
+use super::key::Key;
 use super::limits::GROUPS_MAX;
 use super::queue::Queue;
+use super::rate::Rate;
 use super::schedule::{Group, Groups, Order};
 use super::state::State;
 use super::time::Time;
@@ -33,6 +35,10 @@ pub struct GroupStatus {
     pub is_paused: bool,
     /// When the hold of the group ends.
     pub held_until: Option<Time>,
+    /// How many of its keys are delivered per second.
+    pub rate: Option<Rate>,
+    /// When the rate lets the next key through, if it stops the delivery of the group.
+    pub next_delivery: Option<Time>,
 }
 
 /// By what groups are sorted. The largest value comes first.
@@ -73,6 +79,8 @@ pub struct GroupTurn {
     pub is_paused: bool,
     /// When the hold of the group ends.
     pub held_until: Option<Time>,
+    /// When the rate of the group lets the key through after the hold, if the keys ahead are delivered as soon as they may be.
+    pub next_by_rate: Option<Time>,
 }
 
 impl Queue {
@@ -106,6 +114,8 @@ impl Queue {
             is_full: group.is_full(),
             is_paused: group.stop.paused,
             held_until: Some(group.stop.held_until).filter(|until| *until > now),
+            rate: group.rate,
+            next_delivery: group.next_by_rate(0, now).filter(|until| *until > now),
         }
     }
 
@@ -135,11 +145,15 @@ impl Queue {
 }
 
 impl State {
-    /// The order in which a key waits, and the turn of its group.
-    pub(super) fn turn_of_group(&self, slot: Slot, now: Time) -> (&Order, Option<GroupTurn>) {
-        let Some(groups) = self.schedule.groups.as_deref() else { return (self.schedule.order(), None) };
-        let group = groups.of(slot);
-        (&group.order, Some(group_turn(groups, group, now)))
+    /// The order in which a key waits.
+    pub(super) fn order_of(&self, slot: Slot) -> &Order {
+        self.schedule.groups.as_deref().map_or_else(|| self.schedule.order(), |groups| &groups.of(slot).order)
+    }
+
+    /// The turn of a key's group. `ahead` keys of the group are delivered before it.
+    pub(super) fn turn_of_group(&self, slot: Slot, ahead: u64, now: Time) -> Option<GroupTurn> {
+        let groups = self.schedule.groups.as_deref()?;
+        Some(group_turn(groups, groups.of(slot), ahead, now))
     }
 
     /// The event that moves the key of this event to another group, if the change names one.
@@ -154,16 +168,31 @@ impl State {
             _ => return None,
         };
         let GroupAfter::Is(group) = group else { return None };
+        self.moved(slot, event.kind.key()?, group)
+    }
+
+    /// The event that moves a key to the group that its newest state names, if it is in another one.
+    pub(super) fn regrouped_key(&self, slot: Slot) -> Option<EventKind> {
+        let (rules, entry) = (self.config.groups.as_ref()?, self.table.at(slot)?);
+        let deltas = entry.leased.iter().chain(entry.waiting.iter());
+        let sources = deltas.filter_map(|delta| delta.provenance.source().or(delta.provenance.owner()));
+        let source = sources.last().or(entry.known.as_ref().and_then(|known| known.owner.as_ref()));
+        match rules.group(&entry.key, entry.newest_object(), source.map(Source::as_str)) {
+            GroupAfter::Is(group) => self.moved(slot, &entry.key, group),
+            GroupAfter::Same => self.moved(slot, &entry.key, None),
+        }
+    }
+
+    fn moved(&self, slot: Slot, key: &Key, group: Option<Arc<str>>) -> Option<EventKind> {
         let groups = self.schedule.groups.as_deref()?;
         let group = group.filter(|name| groups.has_room(name, GROUPS_MAX));
-        if group.as_ref() == self.schedule.group_of(slot) {
-            return None;
-        }
-        Some(EventKind::Grouped { key: event.kind.key()?.clone(), group })
+        (group.as_ref() != self.schedule.group_of(slot))
+            .then(|| EventKind::Grouped { key: key.clone(), group })
     }
 }
 
-fn group_turn(groups: &Groups, group: &Group, now: Time) -> GroupTurn {
+fn group_turn(groups: &Groups, group: &Group, ahead: u64, now: Time) -> GroupTurn {
+    let held_until = Some(group.stop.held_until).filter(|until| *until > now);
     let others = groups.weights() - if group.has_turn() { u64::from(group.weight) } else { 0 };
     GroupTurn {
         name: group.name.clone(),
@@ -171,6 +200,7 @@ fn group_turn(groups: &Groups, group: &Group, now: Time) -> GroupTurn {
         weights: others + u64::from(group.weight),
         is_full: group.is_full(),
         is_paused: group.stop.paused,
-        held_until: Some(group.stop.held_until).filter(|until| *until > now),
+        held_until,
+        next_by_rate: group.next_by_rate(ahead, held_until.unwrap_or(now)),
     }
 }

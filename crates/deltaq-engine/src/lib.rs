@@ -54,6 +54,7 @@ pub mod omit;
 pub mod pointer;
 pub mod rate;
 pub mod rate_limit;
+pub mod ready;
 pub mod refusal;
 pub mod room;
 pub mod schedule;
@@ -67,6 +68,7 @@ pub mod walk;
 
 mod acknowledged;
 mod apply;
+mod awaited;
 mod checkpoint;
 mod comparison;
 mod freshness;

@@ -72,6 +72,8 @@ pub struct Status {
     pub drained: bool,
     /// The names of the indexes that are being built.
     pub building_indexes: Vec<Arc<str>>,
+    /// Whether keys are being moved to other groups.
+    pub building_groups: bool,
     /// The latest Replace.
     pub last_replace: Option<LastReplace>,
 }
@@ -297,6 +299,7 @@ impl Queue {
             closed: self.state.closed,
             drained: self.is_drained(),
             building_indexes: self.volatile.indexes.building(),
+            building_groups: self.must_regroup(),
             last_replace: self.state.last_replace.clone(),
         }
     }
@@ -381,6 +384,9 @@ impl Queue {
     /// Like [`emit_at`](Self::emit_at), with a number that skips ahead for a new life.
     pub(super) fn emit_as(&mut self, rv: Rv, now: Time, slot: Option<Slot>, kind: EventKind) {
         self.count(now, slot, &kind);
+        if !self.volatile.watched_leases.is_empty() {
+            self.note_awaited(slot, &kind);
+        }
         let (at, views) = (now.max(self.state.last_at), ViewChanges::default());
         let mut event = Event { rv, at, kind, views, sequence: self.volatile.sequence.take() };
         let scope = slot.map_or(Scope::Key, Scope::Slot);
@@ -475,7 +481,7 @@ impl Queue {
                 let index = match ending {
                     Ending::Acked | Ending::Done => Some(0),
                     Ending::Nacked(_) => Some(1),
-                    Ending::Released => Some(2),
+                    Ending::Released | Ending::Held { .. } => Some(2),
                     Ending::Rejected { .. } => Some(3),
                     Ending::Expired(_) => Some(4),
                     Ending::Undelivered => None,

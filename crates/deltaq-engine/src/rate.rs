@@ -1,9 +1,10 @@
-//! The rate of a queue: how many keys are delivered per second.
+//! The rate of a queue, or of a group: how many keys are delivered per second.
 //!
-//! This is the generic cell rate algorithm, kept as a debt: a delivery adds one key to it, and time pays it off. A queue delivers while
+//! This is the generic cell rate algorithm, kept as a debt: a delivery adds one key to it, and time pays it off. Keys are delivered while
 //! one more key fits into its burst. The numbers are whole, so nothing is lost by rounding, and the debt follows from the events that
 //! deliver keys.
 
+use deltaq_types::DeliveryRate;
 use serde::{Deserialize, Serialize};
 
 use super::time::{Time, whole_us};
@@ -20,7 +21,7 @@ pub struct Rate {
     pub burst: u64,
 }
 
-/// What a queue owes to its rate.
+/// What a queue or a group owes to its rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RateDebt {
     /// The debt at `at`, in parts of a key.
@@ -63,12 +64,32 @@ impl Rate {
         RateDebt { owed: owed.saturating_add(KEY), at }
     }
 
+    /// When the debt is paid.
+    pub(super) fn paid_at(self, debt: RateDebt) -> Time {
+        Time::from_micros(debt.at.as_micros().saturating_add(debt.owed.div_ceil(self.per_1000_seconds)))
+    }
+
     /// When a key is delivered, if from `now` on `ahead` others are delivered before it as soon as they may be.
     pub(super) fn next(self, debt: RateDebt, ahead: u64, now: Time) -> Time {
         let debt = self.pay(debt, now);
         let most = self.burst.saturating_sub(1).saturating_mul(KEY);
         let excess = ahead.saturating_mul(KEY).saturating_add(debt.owed).saturating_sub(most);
         Time::from_micros(debt.at.as_micros().saturating_add(excess.div_ceil(self.per_1000_seconds)))
+    }
+}
+
+impl TryFrom<DeliveryRate> for Rate {
+    type Error = String;
+
+    fn try_from(document: DeliveryRate) -> Result<Self, String> {
+        let DeliveryRate { per_second, burst } = document;
+        Self::new(per_second, burst).ok_or_else(|| format!("{per_second} has more than 3 decimal places"))
+    }
+}
+
+impl From<Rate> for DeliveryRate {
+    fn from(rate: Rate) -> Self {
+        Self { per_second: rate.per_second(), burst: rate.burst }
     }
 }
 

@@ -31,7 +31,7 @@ mod state;
 mod window;
 
 pub use groups::{Charged, GroupAccount, GroupLease, GroupStop, GroupsState};
-pub(crate) use groups::{Group, Groups, Stop};
+pub(crate) use groups::{Group, Groups};
 pub(crate) use order::Order;
 pub use order::{HeadStart, Turn};
 pub(super) use rebuild::Rebuild;

@@ -39,6 +39,8 @@ pub(super) struct Volatile {
     pub(super) sequence: Option<Sequence>,
     /// Leases of this life that a repeated pop was answered with, or whose worker has acknowledged a part. Some of them may have ended.
     pub(super) repeated: HashSet<Token>,
+    /// Leases for whose first newer change a caller waits.
+    pub(super) watched_leases: HashSet<Token>,
     /// The memory that the next commands may take.
     pub(super) room: Room,
     /// The comparison for the next calls of producers.
@@ -78,6 +80,7 @@ impl Default for Volatile {
             last_job: 0,
             seeding: None,
             sequence: None,
+            watched_leases: HashSet::new(),
             repeated: HashSet::new(),
             room: Room::default(),
             comparison: None,

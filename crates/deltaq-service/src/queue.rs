@@ -4,6 +4,7 @@ pub(crate) mod admission;
 pub(crate) mod delivery;
 pub(crate) mod feed_readers;
 pub(crate) mod follow_task;
+pub(crate) mod lease_waits;
 pub(crate) mod leftovers;
 mod line_limit;
 pub(crate) mod push_task;
@@ -463,6 +464,7 @@ impl Handle {
         state.ended = Some(ended.clone());
         state.commits.newest = commit.clone();
         let waiters = state.waiters.take_all();
+        state.lease_waits.wake_all();
         self.context.metrics.absorb(&mut state.counters);
         let empty = Queue::new(state.queue.config().clone(), Rv::ZERO, self.now());
         let content = std::mem::replace(&mut state.queue, empty);

@@ -87,6 +87,7 @@ impl Handle {
         drop_in_background(std::mem::replace(&mut state.queue, loaded.queue));
         state.generation += 1;
         state.lost = None;
+        state.lease_waits.wake_all();
         state.queue.set_committed(last_rv);
         state.commits.resume(last_rv, epoch, commit);
         let resumed = catch_unwind(AssertUnwindSafe(|| {

@@ -1,4 +1,4 @@
-//! The task of a queue. It processes timers, carries out the requests of destructors, and builds indexes.
+//! The task of a queue. It processes timers, carries out the requests of destructors, builds indexes, and moves keys to other groups.
 
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,6 +15,8 @@ use super::queue::Handle;
 
 /// How long the task waits while the journal has no room for events.
 const BACKLOG_WAIT: Duration = Duration::from_millis(100);
+/// How long the task waits before it moves keys to their groups again.
+const REGROUP_WAIT: Duration = Duration::from_secs(1);
 /// Interval at which indexes that were dropped look for room.
 const ROOM_WAIT: Duration = Duration::from_secs(5);
 
@@ -26,6 +28,8 @@ struct Tick {
     next: Option<Time>,
     /// Whether there are indexes to build.
     builds_indexes: bool,
+    /// Whether keys have to be moved to other groups.
+    regroups: bool,
     /// The commit of a lease that is past its deadline. The lease does not expire before its commit.
     commit: Option<Commit>,
 }
@@ -47,7 +51,8 @@ impl Handle {
             let retry = self.now().plus(ROOM_WAIT);
             next = Some(next.map_or(retry, |next| next.min(retry)));
         }
-        Ok(Tick { resync_due, next, builds_indexes, commit })
+        let regroups = state.queue.must_regroup();
+        Ok(Tick { resync_due, next, builds_indexes, regroups, commit })
     }
 }
 
@@ -57,6 +62,7 @@ pub(super) async fn run(handle: Arc<Handle>) {
     let mut resync: Option<BoxFuture<'_, ()>> = None;
     let mut resync_due = false;
     let mut building: Option<BoxFuture<'_, ()>> = None;
+    let mut regrouping: Option<BoxFuture<'_, ()>> = None;
     loop {
         // A panic loses the state of the queue. The task must survive the panic, because the queue is loaded again.
         let (next, commit) = match catch_unwind(AssertUnwindSafe(|| handle.tick())) {
@@ -64,6 +70,9 @@ pub(super) async fn run(handle: Arc<Handle>) {
                 resync_due |= tick.resync_due;
                 if tick.builds_indexes && building.is_none() {
                     building = Some(Box::pin(handle.build_indexes()));
+                }
+                if tick.regroups && regrouping.is_none() {
+                    regrouping = Some(Box::pin(run_regroup(&handle)));
                 }
                 (tick.next, tick.commit)
             }
@@ -92,6 +101,7 @@ pub(super) async fn run(handle: Arc<Handle>) {
             () = tokio::time::sleep(sleep.unwrap_or_default()), if sleep.is_some() => {}
             _ = commit.clone().unwrap_or_default().wait(), if commit.is_some() => {}
             () = ended(&mut resync) => resync = None,
+            () = ended(&mut regrouping) => regrouping = None,
             () = handle.shutdown().draining().cancelled() => return,
         }
     }
@@ -102,6 +112,16 @@ async fn ended(work: &mut Option<BoxFuture<'_, ()>>) {
     match work {
         Some(work) => work.await,
         None => pending().await,
+    }
+}
+
+async fn run_regroup(handle: &Arc<Handle>) {
+    let regrouped = AssertUnwindSafe(handle.regroup()).catch_unwind().await;
+    if let Ok(Err(error)) = regrouped
+        && error != Error::QueueDeleted
+    {
+        tracing::warn!(queue = %handle.name(), %error, "the keys of the queue have not been moved to their groups; this is tried again");
+        tokio::time::sleep(REGROUP_WAIT).await;
     }
 }
 

@@ -275,6 +275,8 @@ pub enum HoldScope {
     Queue,
     /// The keys of the group that the lease counts for.
     Group,
+    /// The key of the lease.
+    Key,
 }
 
 impl From<String> for Hold {

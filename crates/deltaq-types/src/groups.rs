@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
-use super::Timestamp;
 use super::range;
+use super::{DeliveryRate, Timestamp};
 
 /// Maximum number of groups with settings of their own.
 pub const GROUP_OVERRIDES_MAX: usize = 1_000;
@@ -14,7 +14,7 @@ pub const GROUP_OVERRIDES_MAX: usize = 1_000;
 pub const GROUP_BYTES_MAX: usize = 256;
 
 /// Groups of keys that take turns: each gets its share of the workers' time, however many keys it has.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Groups {
     /// What names the group of a key.
     #[serde(deserialize_with = "GroupBy::deserialize")]
@@ -23,6 +23,10 @@ pub struct Groups {
     #[serde(default, deserialize_with = "range::optional_whole::<1, 1_000_000_000, _, _>")]
     #[schema(required = true, minimum = 1, maximum = 1_000_000_000)]
     pub max_leased: Option<u64>,
+    /// How many keys of each group are delivered per second; null for no limit.
+    #[serde(default, deserialize_with = "range::optional_table")]
+    #[schema(required = true)]
+    pub rate: Option<DeliveryRate>,
     /// The settings of single groups, by name. The empty name is that of the group without a name.
     #[serde(default, deserialize_with = "overrides")]
     #[schema(required = true)]
@@ -50,7 +54,7 @@ pub struct KeyPrefix {
 }
 
 /// The settings of one group. Those that are null are as for all groups.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GroupOverride {
     /// The share of the group in relation to those of the others; null for 1.
@@ -61,6 +65,10 @@ pub struct GroupOverride {
     #[serde(default, deserialize_with = "range::optional_whole::<1, 1_000_000_000, _, _>")]
     #[schema(required = true, minimum = 1, maximum = 1_000_000_000)]
     pub max_leased: Option<u64>,
+    /// How many keys of the group are delivered per second; null for the rate of all groups.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub rate: Option<DeliveryRate>,
 }
 
 impl<'de> Deserialize<'de> for GroupBy {
@@ -83,7 +91,7 @@ fn overrides<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, GroupOverride>, D::Error> {
     let expected = format!(
-        r#"at most {GROUP_OVERRIDES_MAX} names of at most {GROUP_BYTES_MAX} bytes, each with a weight from 1 to 1000 and max_leased from 1, such as {{"acme":{{"weight":5}}}}"#
+        r#"at most {GROUP_OVERRIDES_MAX} names of at most {GROUP_BYTES_MAX} bytes, each with a weight from 1 to 1000, max_leased from 1 and a rate, such as {{"acme":{{"weight":5}}}}"#
     );
     range::whole_value(deserializer, &expected, |value| {
         let overrides: BTreeMap<String, GroupOverride> = serde_json::from_value(value).ok()?;
@@ -94,7 +102,7 @@ fn overrides<'de, D: Deserializer<'de>>(
 }
 
 /// The groups of a queue.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct GroupList {
     /// The first groups.
     pub groups: Vec<GroupDocument>,
@@ -107,7 +115,7 @@ pub struct GroupList {
 }
 
 /// One group.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct GroupDocument {
     /// The name; null for the group without a name, which has the keys that name no group.
     #[schema(required = true)]
@@ -131,4 +139,10 @@ pub struct GroupDocument {
     /// While a hold stops the delivery of the group: when it ends.
     #[schema(required = true)]
     pub held_until: Option<Timestamp>,
+    /// How many keys of the group are delivered per second; null for no limit.
+    #[schema(required = true)]
+    pub rate: Option<DeliveryRate>,
+    /// While the rate stops the delivery of the group: when it lets the next key through.
+    #[schema(required = true)]
+    pub next_delivery_at: Option<Timestamp>,
 }

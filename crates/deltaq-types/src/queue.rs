@@ -106,6 +106,10 @@ pub struct QueueStatus {
     #[serde(default)]
     #[schema(required = true)]
     pub building_indexes: Vec<String>,
+    /// Whether keys are being moved to other groups, because the setting `groups` names them in another way.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub building_groups: bool,
     /// The latest Replace, if there was one.
     #[schema(required = true)]
     pub last_replace: Option<LastReplaceDocument>,

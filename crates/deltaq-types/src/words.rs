@@ -248,8 +248,12 @@ words! {
         GroupPaused = "group_paused",
         /// The key is ready, and a worker has asked that nothing of its group is delivered for a time.
         GroupHeld = "group_held",
+        /// A worker has asked that the key is not delivered for a time.
+        KeyHeld = "key_held",
         /// The key is ready, and waits for the setting `rate`.
         RateLimited = "rate_limited",
+        /// The key is ready, and waits for the rate of its group.
+        GroupRateLimited = "group_rate_limited",
         /// The key is delayed, and the queue is closed, so the delay does not end.
         Closed = "closed",
         /// Other ready keys are ahead of the key.

@@ -7,7 +7,9 @@ use clap::Args;
 use deltaq_client::pauses_without_queue;
 use deltaq_types::duration::{self, DurationText};
 use deltaq_types::name::Name;
-use deltaq_types::{LeaseOutcome, LeasesBody, PoppedItem, SettleAs, SettleResult, SettledDocument};
+use deltaq_types::{
+    HoldScope, LeaseOutcome, LeasesBody, PoppedItem, SettleAs, SettleResult, SettledDocument,
+};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -99,6 +101,7 @@ macro_rules! settling {
         $($(#[doc = $help:literal])* $flag:ident $value:literal $type:ty => $member:ident;)*
         $([$($(#[doc = $switch_help:literal])* $switch:ident),*])?
         $(($(#[doc = $number_help:literal])* $number:ident))?
+        $({$(#[doc = $scope_help:literal])* $scope:ident $scopes:expr})?
     })*) => {$(
         $(#[doc = $doc])*
         #[derive(Debug, Clone, Args)]
@@ -121,6 +124,11 @@ macro_rules! settling {
                 #[arg(long, value_name = "VERSION")]
                 pub $number: Option<u64>,
             )?
+            $(
+                $(#[doc = $scope_help])*
+                #[arg(long, value_name = "SCOPE", requires = "hold", value_parser = $scopes)]
+                pub $scope: Option<String>,
+            )?
         }
 
         impl Execute for $name {
@@ -133,7 +141,8 @@ macro_rules! settling {
                     $($number: self.$number.map(Box::new),)?
                     ..LeasesBody::default()
                 };
-                settle(session, $operation, &self.leases, options).await
+                $(let options = with_scope(options, self.$scope.as_deref());)?
+                settle(session, $operation, &self.leases, options, None).await
             }
         }
     )*};
@@ -142,7 +151,7 @@ macro_rules! settling {
 settling! {
     /// `deltaq ack`.
     Ack "ack" {
-        /// Deliver nothing of the queue for this time, such as 30s, at most 1h.
+        /// Deliver nothing of the scope for this time, such as 30s, at most 1h.
         hold "DURATION" DurationText => hold;
         [
             /// Keep the lease for the changes after those of --through.
@@ -152,6 +161,10 @@ settling! {
             /// Acknowledge only the changes up to the delta with this resource_version; the others are delivered again.
             through
         )
+        {
+            /// What --hold concerns: the queue, or the group of the key [default: queue].
+            hold_scope ["queue", "group"]
+        }
     }
     /// `deltaq done`.
     Done "done" {
@@ -175,23 +188,58 @@ settling! {
     }
     /// `deltaq release`.
     Release "release" {
-        /// Deliver nothing of the queue for this time, such as 30s, at most 1h.
+        /// Deliver nothing of the scope for this time, such as 30s, at most 1h.
         hold "DURATION" DurationText => hold;
         (
             /// Acknowledge the changes up to the delta with this resource_version; only the others return.
             through
         )
+        {
+            /// What --hold concerns: the queue, the group of the key, or the key alone [default: queue].
+            hold_scope ["queue", "group", "key"]
+        }
     }
     /// `deltaq reject`.
     Reject "reject" {
         /// The reason, shown with the keys.
         error "TEXT" String => error;
     }
-    /// `deltaq extend`.
-    Extend "extend" {
-        /// Time from now to the new deadlines [default: the queue's setting].
-        lease "DURATION" DurationText => lease_duration;
+}
+
+/// `deltaq extend`.
+#[derive(Debug, Clone, Args)]
+pub struct Extend {
+    /// The leases.
+    #[command(flatten)]
+    pub leases: Leases,
+    /// Time from now to the new deadlines [default: the queue's setting].
+    #[arg(long, value_name = "DURATION")]
+    pub lease: Option<DurationText>,
+    /// Wait for a newer change of one of the keys or for the end of a lease, at most for this time, such as 20s.
+    #[arg(long, value_name = "DURATION")]
+    pub until_changed: Option<DurationText>,
+}
+
+impl Execute for Extend {
+    const OPERATIONS: &'static [&'static str] = &["extend"];
+
+    async fn execute(&self, session: &Session) -> Result<(), Failure> {
+        let lease_duration = self.lease.map(|lease| lease.to_string().into());
+        let options = LeasesBody { lease_duration, ..LeasesBody::default() };
+        settle(session, "extend", &self.leases, options, self.until_changed).await
     }
+}
+
+/// The options of a settle whose hold has this scope.
+fn with_scope(mut options: LeasesBody, scope: Option<&str>) -> LeasesBody {
+    if let Some(hold) = &mut options.hold {
+        hold.scope = match scope {
+            Some("group") => HoldScope::Group,
+            Some("key") => HoldScope::Key,
+            _ => HoldScope::Queue,
+        };
+    }
+    options
 }
 
 #[derive(Debug, Deserialize)]
@@ -271,9 +319,13 @@ async fn settle(
     operation: &str,
     leases: &Leases,
     options: LeasesBody,
+    until_changed: Option<DurationText>,
 ) -> Result<(), Failure> {
     let body = LeasesBody { lease_ids: Some(leases.ids()?), ..options };
-    let call = session.on_queue(operation, &leases.queue)?.json(&body);
+    let mut call = session.on_queue(operation, &leases.queue)?.json(&body);
+    if let Some(wait) = until_changed {
+        call = call.query("until_changed", Some(true)).query("wait", Some(wait)).wait(wait.into());
+    }
     let settled: SettledTexts = session.client.fetch_results(call).await?;
     if operation == SettleAs::Extend.as_str() {
         let mut list = session.output.list::<ExtendedRow>();

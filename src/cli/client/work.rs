@@ -46,6 +46,9 @@ pub struct Work {
     /// Name of the worker, shown with its leases [default: host and process id].
     #[arg(long, value_name = "NAME")]
     pub worker: Option<String>,
+    /// Take only keys of this group, outside its turns. The empty text is the group without a name.
+    #[arg(long, value_name = "GROUP")]
+    pub group: Option<String>,
     /// Include the last acknowledged object in the item.
     #[arg(long)]
     pub with_known: bool,
@@ -138,6 +141,9 @@ impl Work {
         let mut worker = worker.settle_at_once().concurrency(self.concurrency.into()).grace(HANDLERS_MAX);
         if let Some(lease) = self.lease {
             worker = worker.lease_duration(lease.into());
+        }
+        if let Some(group) = &self.group {
+            worker = worker.group(group);
         }
         if self.with_known {
             worker = worker.with_known();

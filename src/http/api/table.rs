@@ -3,10 +3,10 @@
 use super::document;
 use crate::config::access::Verb;
 use crate::http::openapi::params::{
-    AddQuery, CloseQuery, DeleteQuery, DeleteQueueQuery, DeltasQuery, GroupsQuery, HistoryQuery, IndexQuery,
-    IndexesQuery, ItemQuery, ItemsQuery, KeyHistoryQuery, KeyItemQuery, KeyQuery, KnownQuery, ListQuery,
-    Names, ObjectOfQuery, ObjectQuery, ParkedQuery, PopQuery, ReplaceQuery, SettingsQuery, SourcesQuery,
-    SyncedQuery, UpdateQuery, ViewQuery, WatchQuery, WorkersQuery,
+    AddQuery, CloseQuery, DeleteQuery, DeleteQueueQuery, DeltasQuery, ExtendQuery, GroupsQuery, HistoryQuery,
+    IndexQuery, IndexesQuery, ItemQuery, ItemsQuery, KeyHistoryQuery, KeyItemQuery, KeyQuery, KnownQuery,
+    ListQuery, Names, ObjectOfQuery, ObjectQuery, ParkedQuery, PopQuery, ReplaceQuery, SettingsQuery,
+    SourcesQuery, SyncedQuery, UpdateQuery, ViewQuery, WatchQuery, WorkersQuery,
 };
 use crate::http::operation::{BodyKind, Class, Operation, Permission};
 use crate::http::request::call::{Handler, conditional, with_body, without_body};
@@ -113,7 +113,7 @@ operations! {
     POST   "/v1/queues/{queue}/nack"           nack           OnQueue(Consume) Settle    Document []                long  with_body    consume::nack;
     POST   "/v1/queues/{queue}/release"        release        OnQueue(Consume) Settle    Document []                long  with_body    consume::release;
     POST   "/v1/queues/{queue}/reject"         reject         OnQueue(Consume) Settle    Document []                long  with_body    consume::reject;
-    POST   "/v1/queues/{queue}/extend"         extend         OnQueue(Consume) Settle    Document []                long  with_body    consume::extend;
+    POST   "/v1/queues/{queue}/extend"         extend         OnQueue(Consume) Settle    Document [ExtendQuery]     long  with_body    consume::extend;
     GET    "/v1/queues/{queue}/parked/errors"  list_parked_errors OnQueue(Read) Read     Ignored  [ParkedQuery]     long  without_body parked::errors;
     POST   "/v1/queues/{queue}/delayed/promote" promote_delayed OnQueue(Admin) Write    Document []                long  with_body    parked::promote;
     POST   "/v1/queues/{queue}/parked/redrive" redrive_parked OnQueue(Admin)   Write     Document []                long  with_body    parked::redrive;

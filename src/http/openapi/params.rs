@@ -119,6 +119,10 @@ parameters! {
         "group" GroupName "Only keys of this group, outside its turns; the empty text is the group without a name.";
         "with" With "`known` adds to each item the object that was acknowledged last, and `diff` the difference from that object to the newest one. `known,diff` adds both.";
     }
+    ExtendQuery in Query {
+        "until_changed" Flag "Reply only once one of the leases has a newer change or has ended, or `wait` has passed.";
+        "wait" Wait "Only with until_changed: the maximum wait; default 0s.";
+    }
     ItemsQuery in Query {
         "state" States "States, joined by commas; default all.";
         "worker" Label "Only keys that this worker has leased.";
@@ -127,6 +131,7 @@ parameters! {
         "error" ErrorText "Only keys whose last failure had exactly this error. The empty text selects keys without an error.";
         "key" Key "Only this key.";
         "fields" Fields "The fields of each item, such as `key`; default all.";
+        "with" WithDiff "`diff` adds to each item the difference from the object that was acknowledged last to the newest one.";
         "limit" PageLimit "Maximum number of entries in a page, up to 5,000; default 500.";
         "continue" Continue "The `continue` of the previous page.";
     }

@@ -276,8 +276,8 @@ impl RequestContext {
 
     fn class(&self) -> Class {
         match self.operation().map_or(Class::Read, |operation| operation.class) {
-            // A read that waits must not hold a permit of those that don't.
-            Class::Read if self.waits => Class::Wait,
+            // A read or an extension that waits must not hold a permit of those that don't.
+            Class::Read | Class::Settle if self.waits => Class::Wait,
             class => class,
         }
     }

@@ -9,7 +9,7 @@ use axum::http::HeaderValue;
 use axum::response::Response;
 use deltaq_engine::command::{HoldScope, How, Part, Pop, Settle, Settled};
 use deltaq_engine::excerpt::Excerpt;
-use deltaq_engine::id::{Rv, Worker};
+use deltaq_engine::id::{Rv, Token, Worker};
 use deltaq_engine::key::Key;
 use deltaq_engine::limits::{GROUP_BYTES_MAX, NAME_BYTES_MAX};
 use deltaq_engine::refusal::Refusal;
@@ -23,7 +23,7 @@ use crate::http::blocking::{RENDERINGS, run_blocking};
 use crate::http::gate::in_flight::CountedReply;
 use crate::http::gate::limits::{DELAY_MAX, LEASE_MAX, LEASE_MIN, POP_MAX};
 use crate::http::node;
-use crate::http::openapi::params::{InQueue, PopQuery};
+use crate::http::openapi::params::{ExtendQuery, InQueue, PopQuery};
 use crate::http::openapi::responses::{
     Always, Conflict, Full, OfBody, OfQueue, OtherListener, Unprocessable,
 };
@@ -33,6 +33,7 @@ use crate::http::reply::delivery::{DeliveryBody, Leases};
 use crate::http::reply::{Reply, json};
 use crate::http::request::body::blank_hinted;
 use crate::http::request::call::QueueCall;
+use crate::http::request::context::RequestContext;
 use crate::http::request::params::{check_error, read_duration, wrong};
 use crate::http::state::AppState;
 use crate::http::wire::{self, With, popped, popped_bytes};
@@ -185,7 +186,7 @@ macro_rules! settle_in_one_way {
             )
         )]
         pub(in crate::http) async fn $name(call: QueueCall) -> Result<Reply<SettledList>, Problem> {
-            settle_one_way(call, SettleAs::$how).await
+            settle_one_way(call, SettleAs::$how, None).await
         }
     )*};
 }
@@ -201,8 +202,25 @@ settle_in_one_way! {
     release "/v1/queues/{queue}/release" "release" Release;
     /// Park keys at once. A key with a newer change is delivered again instead.
     reject "/v1/queues/{queue}/reject" "reject" Reject;
-    /// Set the deadline of leases to now plus a length, which may shorten them.
-    extend "/v1/queues/{queue}/extend" "extend" Extend;
+}
+
+/// Set the deadline of leases to now plus a length, which may shorten them, or wait for a newer change besides.
+#[utoipa::path(
+    post, path = "/v1/queues/{queue}/extend", tag = "consuming", operation_id = "extend",
+    params(InQueue, ExtendQuery),
+    request_body(content = LeasesBody),
+    responses(
+        (status = 200, description = "The result for each lease.", body = SettledList),
+        Always, OfQueue, OfBody, Conflict, Unprocessable,
+    )
+)]
+pub(in crate::http) async fn extend(call: QueueCall) -> Result<Reply<SettledList>, Problem> {
+    let wait = call.params.duration("wait", Duration::ZERO..=call.state.limits.max_wait)?;
+    let until_changed = call.params.flag("until_changed")?;
+    if wait.is_some() && !until_changed {
+        return Err(wrong("wait", "it is allowed only with until_changed=true"));
+    }
+    settle_one_way(call, SettleAs::Extend, wait).await
 }
 
 /// The keys of a request.
@@ -216,7 +234,12 @@ pub(super) fn read_keys(keys: &[String]) -> Result<Vec<Key>, Problem> {
         .collect()
 }
 
-async fn settle_one_way(call: QueueCall, how: SettleAs) -> Result<Reply<SettledList>, Problem> {
+/// With `until_changed`, the reply comes at the first change behind one of the leases, or when one ends or this time has passed.
+async fn settle_one_way(
+    call: QueueCall,
+    how: SettleAs,
+    until_changed: Option<Duration>,
+) -> Result<Reply<SettledList>, Problem> {
     let QueueCall { state, name, incoming, context, .. } = call;
     let (body, is_blank): (LeasesBody, _) = incoming.document_or_blank().await?;
     let mut leases = Vec::new();
@@ -229,7 +252,29 @@ async fn settle_one_way(call: QueueCall, how: SettleAs) -> Result<Reply<SettledL
         return Ok(context.reply(SettledList { settled: Vec::new(), stale: 0 }));
     }
     let hows = vec![how; leases.len()];
-    settle_all(&state, &handle, leases, hows).await.map(|list| context.reply(list))
+    let list = settle_all(&state, &handle, leases, hows).await?;
+    match until_changed {
+        Some(wait) if list.stale == 0 => until_changed_in(&handle, list, wait, &context).await,
+        _ => Ok(list),
+    }
+    .map(|list| context.reply(list))
+}
+
+/// Waits for a change behind extended leases. Returns their states afterwards.
+async fn until_changed_in(
+    handle: &Arc<Handle>,
+    list: SettledList,
+    wait: Duration,
+    context: &RequestContext,
+) -> Result<SettledList, Problem> {
+    let ids: Vec<String> = list.settled.into_iter().map(|extended| extended.lease_id).collect();
+    let tokens: Vec<Token> = ids.iter().map(|id| handle.token(id)).collect();
+    let states = handle.until_changed(&tokens, wait, context.ended()).await?;
+    let stale = states.iter().filter(|state| matches!(state, Settled::Stale { .. })).count() as u64;
+    let moment = handle.moment();
+    let documents = ids.into_iter().zip(states);
+    let settled = documents.map(|(id, state)| wire::settled(id, SettleAs::Extend, state, moment)).collect();
+    Ok(SettledList { settled, stale })
 }
 
 async fn settle_all(
@@ -401,16 +446,19 @@ fn check_wanted_group(handle: &Handle, group: Option<&str>) -> Result<(), Proble
     Ok(())
 }
 
-/// Refuses a hold of a group in a queue without groups, `done` in all modes except keys, where it would drop the deltas of the lease, and `through` in all
+/// Refuses a hold of a group in a queue without groups, a hold of a key that is acknowledged, `done` in all modes except keys, where it would drop the deltas of the lease, and `through` in all
 /// modes except delta, where a lease has at most one delta. A queue with keys can't change its mode, so the mode can't change before a live lease is settled.
 fn check_hows(handle: &Handle, hows: &[How]) -> Result<(), Problem> {
     let holds_group = |how: &How| {
         let how = if let How::Part(part) = how { part.rest.as_ref() } else { Some(how) };
         matches!(how, Some(How::Hold { scope: HoldScope::Group, .. }))
     };
+    let refused = |detail| Err(Problem::new(Code::InvalidRequest, detail).with("field", "hold.scope"));
     if hows.iter().any(holds_group) && handle.config().groups.is_none() {
-        let detail = "the queue has no setting groups, so there is no group to hold";
-        return Err(Problem::new(Code::InvalidRequest, detail).with("field", "hold.scope"));
+        return refused("the queue has no setting groups, so there is no group to hold");
+    }
+    if hows.iter().any(|how| matches!(how, How::Hold { scope: HoldScope::Key, acks: true, .. })) {
+        return refused("an acknowledged key has nothing to hold: a hold of the key comes with release");
     }
     let of = |how: &How| match how {
         How::Done { .. } => Some(("done", Mode::Keys, "only mode keys has Done without Forget")),

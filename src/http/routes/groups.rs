@@ -3,7 +3,7 @@
 use deltaq_engine::excerpt::Excerpt;
 use deltaq_engine::groups::{GroupSort, GroupStatus};
 use deltaq_service::Moment;
-use deltaq_types::{GroupDocument, GroupList};
+use deltaq_types::{DeliveryRate, GroupDocument, GroupList};
 
 use crate::http::openapi::params::{GroupsQuery, InQueue};
 use crate::http::openapi::responses::{Always, OfQueue, Unprocessable};
@@ -60,5 +60,7 @@ fn document(group: &GroupStatus, moment: Moment) -> GroupDocument {
         is_full: group.is_full,
         paused: group.is_paused,
         held_until: group.held_until.map(|until| timestamp(moment.wall(until))),
+        rate: group.rate.map(DeliveryRate::from),
+        next_delivery_at: group.next_delivery.map(|until| timestamp(moment.wall(until))),
     }
 }

@@ -6,8 +6,10 @@ use axum::response::Response;
 use deltaq_engine::excerpt::Excerpt;
 use deltaq_engine::id::Rv;
 use deltaq_engine::key::Key;
+use deltaq_engine::object::ArrayKeys;
+use deltaq_engine::snapshot::KeyState;
 use deltaq_engine::time::Time;
-use deltaq_service::{Handle, ItemFilter, ItemPosition, ListedState, PageLimit};
+use deltaq_service::{Handle, ItemFilter, ItemPosition, ListedState, Moment, PageLimit};
 use deltaq_types::{ExplainDocument, ItemDocument, Page};
 
 use super::pages::{self, page_limit, wants_lines};
@@ -17,8 +19,9 @@ use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue, Unprocessa
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Json;
 use crate::http::request::call::ReadCall;
+use crate::http::request::context::RequestContext;
 use crate::http::request::cursor::{self, List};
-use crate::http::request::params::{check_error, did_you_mean, wrong};
+use crate::http::request::params::{Params, check_error, did_you_mean, wrong};
 use crate::http::wire::{self, Fields, STATES, Selected};
 
 /// Objects of this many bytes together are compared on a thread for long computations.
@@ -49,14 +52,73 @@ pub(in crate::http) async fn items(call: ReadCall) -> Result<Response, Problem> 
         error: error.map(str::to_owned),
     };
     let limit = page_limit(&params, streams)?;
+    let shown =
+        Arc::new(Shown { fields, diff: wants_diff(&params)?.then(|| handle.config().array_keys.clone()) });
     if let Some(key) = params.key_alone()? {
-        let page = item_page_of(&handle, &key, &filter, fields).await?;
+        let page = item_page_of(&handle, &key, &filter, &shown, &context).await?;
         return pages::reply_alone(&context, streams, page);
     }
     let after = params.text("continue").map(str::to_owned);
-    let filter = Arc::new(filter);
-    let page = move |after| item_page(handle.clone(), filter.clone(), fields, after, limit);
+    let (filter, caller) = (Arc::new(filter), context.clone());
+    let page =
+        move |after| item_page(handle.clone(), filter.clone(), shown.clone(), caller.clone(), after, limit);
     pages::reply(context, streams, after, page).await
+}
+
+/// What a list shows of each key.
+struct Shown {
+    fields: Fields,
+    /// The difference from the known object to the newest one, and which arrays it compares by element.
+    diff: Option<ArrayKeys>,
+}
+
+/// Whether the parameter `with` asks for differences.
+fn wants_diff(params: &Params) -> Result<bool, Problem> {
+    match params.text("with") {
+        None => Ok(false),
+        Some("diff") => Ok(true),
+        Some(other) => Err(wrong("with", &format!("it takes \"diff\", not {}", Excerpt(other)))),
+    }
+}
+
+impl Shown {
+    /// What the list shows of these keys.
+    async fn of(
+        self: &Arc<Self>,
+        handle: &Arc<Handle>,
+        keys: Vec<KeyState>,
+        moment: Moment,
+        context: &RequestContext,
+    ) -> Vec<Selected<ItemDocument>> {
+        let bytes = if self.diff.is_some() { keys.iter().map(wire::compared_bytes).sum() } else { 0 };
+        let (shown, handle) = (self.clone(), handle.clone());
+        let render = move || {
+            let document = |key| shown.fields.of(document(&handle, key, shown.diff.as_ref(), moment));
+            keys.iter().map(document).collect()
+        };
+        rendered(bytes, context, render).await
+    }
+}
+
+fn document(handle: &Handle, key: &KeyState, diff: Option<&ArrayKeys>, moment: Moment) -> ItemDocument {
+    let document = wire::item(handle, key, moment);
+    match diff {
+        Some(array_keys) => wire::item_with_diff(document, key, array_keys),
+        None => document,
+    }
+}
+
+/// Renders objects of which so many bytes are compared, on a thread for long computations if they are many.
+async fn rendered<T: Send + 'static>(
+    bytes: usize,
+    context: &RequestContext,
+    render: impl FnOnce() -> T + Send + 'static,
+) -> T {
+    if bytes < LARGE_COMPARISON_BYTES {
+        return render();
+    }
+    let permit = RENDERINGS.permit(&context.creator()).await;
+    run_blocking(permit, render).await
 }
 
 fn read_states(text: Option<&str>) -> Result<Vec<ListedState>, Problem> {
@@ -106,18 +168,19 @@ fn decode(handle: &Handle, text: &str) -> Result<ItemPosition, Problem> {
 async fn item_page(
     handle: Arc<Handle>,
     filter: Arc<ItemFilter>,
-    fields: Fields,
+    shown: Arc<Shown>,
+    context: Arc<RequestContext>,
     after: Option<String>,
     mut limit: PageLimit,
 ) -> Result<Page<Selected<ItemDocument>>, Problem> {
     let first = filter.states.first().copied().unwrap_or(ListedState::Ready);
     let after = after.map(|after| decode(&handle, &after)).transpose()?;
     let after = after.unwrap_or_else(|| ItemPosition::start(first));
-    if !fields.has_objects::<ItemDocument>() {
+    if shown.diff.is_none() && !shown.fields.has_objects::<ItemDocument>() {
         limit.bytes = usize::MAX;
     }
     let page = handle.items(&filter, after, limit).await?;
-    let items = page.entries.iter().map(|key| fields.of(wire::item(&handle, key, page.moment))).collect();
+    let items = shown.of(&handle, page.entries, page.moment, &context).await;
     let next = page.next.map(|position| encode(&handle, page.resource_version, &position));
     Ok(Page { items, next, resource_version: page.resource_version.get() })
 }
@@ -127,11 +190,15 @@ async fn item_page_of(
     handle: &Handle,
     key: &Key,
     filter: &ItemFilter,
-    fields: Fields,
+    shown: &Arc<Shown>,
+    context: &RequestContext,
 ) -> Result<Page<Selected<ItemDocument>>, Problem> {
     let (item, resource_version) = handle.listed_item(key, filter).await?;
-    let item = item.map(|(item, moment)| fields.of(wire::item(handle, &item, moment)));
-    Ok(Page { items: item.into_iter().collect(), next: None, resource_version: resource_version.get() })
+    let items = match item {
+        Some((item, moment)) => shown.of(handle, vec![item], moment, context).await,
+        None => Vec::new(),
+    };
+    Ok(Page { items, next: None, resource_version: resource_version.get() })
 }
 
 /// One key: its state, deltas, lease and failures.
@@ -161,27 +228,15 @@ pub(in crate::http) async fn item_of(call: ReadCall) -> Result<Json<ItemDocument
 }
 
 async fn one_item(call: &ReadCall, key: &Key) -> Result<Json<ItemDocument>, Problem> {
-    let with_diff = match call.params.text("with") {
-        None => false,
-        Some("diff") => true,
-        Some(other) => return Err(wrong("with", &format!("it takes \"diff\", not {}", Excerpt(other)))),
-    };
+    let with_diff = wants_diff(&call.params)?;
     let handle = call.state.partitions.get(&call.name()?)?;
     let (Some((item, moment)), _) = handle.item(key).await? else {
         return Err(no_key(key, "there is no delta, lease, parked entry or failure"));
     };
-    let document = wire::item(&handle, &item, moment);
-    if !with_diff {
-        return Ok(Json(document));
-    }
-    let array_keys = handle.config().array_keys.clone();
-    let is_large = wire::compared_bytes(&item) >= LARGE_COMPARISON_BYTES;
-    let compare = move || wire::item_with_diff(document, &item, &array_keys);
-    if !is_large {
-        return Ok(Json(compare()));
-    }
-    let permit = RENDERINGS.permit(&call.context.creator()).await;
-    Ok(Json(run_blocking(permit, compare).await))
+    let diff = with_diff.then(|| handle.config().array_keys.clone());
+    let bytes = if with_diff { wire::compared_bytes(&item) } else { 0 };
+    let render = move || document(&handle, &item, diff.as_ref(), moment);
+    Ok(Json(rendered(bytes, &call.context, render).await))
 }
 
 /// Why a key is not delivered.

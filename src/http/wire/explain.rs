@@ -105,7 +105,11 @@ fn reason(state: &KeyState, explanation: &Explanation, moment: Moment) -> (HoldR
             "it is delayed, and the queue is closed, so the delay does not end".to_owned(),
         ),
         (Place::Idle, Some(due)) => {
-            if schedule.failures > 0 {
+            let is_held = schedule.failures == 0 && schedule.backoff_end().is_some();
+            if let Some(floor) = floor.filter(|_| is_held) {
+                let sentence = format!("a worker has asked that it is not delivered until {floor}");
+                (HoldReason::KeyHeld, sentence + &again)
+            } else if schedule.failures > 0 {
                 let firmly =
                     if floor.is_some() { "; its worker asked that no change shortens this" } else { "" };
                 (HoldReason::BackingOff, format!("it waits until {due}{failures}{firmly}"))
@@ -140,13 +144,13 @@ fn share(group: &GroupTurn) -> f64 {
     u32::try_from(thousandths).map_or(1.0, |thousandths| f64::from(thousandths) / 1_000.0)
 }
 
-/// When the hold ends and the rate of the queue lets a ready key through. `None` if it does so now, or if the queue delivers nothing for another reason.
+/// When the holds end and the rates let a ready key through. `None` if it does so now, or if the queue delivers nothing for another reason.
 fn next_delivery(explanation: &Explanation, moment: Moment) -> Option<Time> {
     let is_full = explanation.is_full || explanation.group.as_ref().is_some_and(|group| group.is_full);
     let is_paused = explanation.is_paused || explanation.group.as_ref().is_some_and(|group| group.is_paused);
     let is_stopped = is_paused || is_full || explanation.ahead.is_none();
-    let group_held_until = explanation.group.as_ref().and_then(|group| group.held_until);
-    let next = explanation.held_until.max(explanation.next_by_rate).max(group_held_until);
+    let of_group = explanation.group.as_ref().and_then(|group| group.held_until.max(group.next_by_rate));
+    let next = explanation.held_until.max(explanation.next_by_rate).max(of_group);
     next.filter(|at| !is_stopped && *at > moment.now)
 }
 
@@ -193,11 +197,13 @@ fn ready(explanation: &Explanation, moment: Moment) -> (HoldReason, String) {
         return (reason, format!("it is ready, and {name} is {until}; {keys} ahead of it"));
     }
     if let Some(at) = next_delivery(explanation, moment) {
-        let at = timestamp(moment.wall(at));
+        let group = explanation.group.as_ref().filter(|group| group.next_by_rate == Some(at));
+        let reason = if group.is_some() { HoldReason::GroupRateLimited } else { HoldReason::RateLimited };
+        let (of, at) = (group.map_or_else(|| "the queue".to_owned(), named), timestamp(moment.wall(at)));
         let sentence = format!(
-            "it is ready, and the rate of the queue delivers it at {at} at the earliest; {keys} ahead of it"
+            "it is ready, and the rate of {of} delivers it at {at} at the earliest; {keys} ahead of it"
         );
-        return (HoldReason::RateLimited, sentence);
+        return (reason, sentence);
     }
     if let Some(group) = explanation.group.as_ref().filter(|group| group.weights > u64::from(group.weight)) {
         let (name, share) = (named(group), share(group));

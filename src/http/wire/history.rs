@@ -98,6 +98,7 @@ fn name(kind: &EventKind) -> Option<EventName> {
         | EventKind::GroupHeld { .. }
         | EventKind::Populated
         | EventKind::Configured { .. }
+        | EventKind::Regrouped
         | EventKind::Paused
         | EventKind::PausedItself { .. }
         | EventKind::Resumed
@@ -119,7 +120,7 @@ fn outcome(ending: &Ending) -> (LeaseOutcome, Option<String>) {
         Ending::Done => (LeaseOutcome::Done, None),
         Ending::Expired(Failure { error, .. }) => (LeaseOutcome::Expired, text(error.as_ref())),
         Ending::Nacked(Failure { error, .. }) => (LeaseOutcome::Nacked, text(error.as_ref())),
-        Ending::Released => (LeaseOutcome::Released, None),
+        Ending::Released | Ending::Held { .. } => (LeaseOutcome::Released, None),
         Ending::Rejected { error, .. } => (LeaseOutcome::Rejected, text(error.as_ref())),
         Ending::Undelivered => (LeaseOutcome::Returned, None),
     }

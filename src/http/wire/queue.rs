@@ -45,6 +45,7 @@ pub fn status(document: &Document) -> QueueStatus {
         pause_reason: status.pause_reason,
         closed: status.closed,
         drained: status.drained,
+        building_groups: status.building_groups,
         building_indexes: status.building_indexes.iter().map(ToString::to_string).collect(),
         last_replace: status.last_replace.as_ref().map(|last| last_replace(last, *moment)),
         follow: document.follow.as_ref().map(follow::status),

@@ -83,7 +83,7 @@ async fn the_series_of_a_deleted_queue_end_and_a_new_queue_begins_at_zero() {
 }
 
 /// All series of a queue except the buckets of histograms.
-const OF_A_QUEUE: [&str; 42] = [
+const OF_A_QUEUE: [&str; 46] = [
     "deltaq_clock_lead_seconds",
     "deltaq_debounced_total",
     "deltaq_deltas_coalesced_total",
@@ -110,6 +110,10 @@ const OF_A_QUEUE: [&str; 42] = [
     "deltaq_known_objects",
     "deltaq_oldest_ready_age_seconds",
     "deltaq_oldest_unacknowledged_age_seconds",
+    r#"deltaq_ready_keys{reason="eligible"}"#,
+    r#"deltaq_ready_keys{reason="held"}"#,
+    r#"deltaq_ready_keys{reason="limited"}"#,
+    r#"deltaq_ready_keys{reason="paused"}"#,
     r#"deltaq_settled_total{outcome="ack"}"#,
     r#"deltaq_settled_total{outcome="expired"}"#,
     r#"deltaq_settled_total{outcome="nack"}"#,
@@ -137,7 +141,7 @@ async fn idle_and_busy_queues_have_the_same_series() {
     let page = page(&service).await;
     let names = |queue: &str| page.of_queue(queue).into_keys().collect::<Vec<_>>();
     assert_eq!(names("busy"), names("idle"));
-    assert_eq!(names("busy").len(), 81, "config/deltaq.toml and docs/monitoring.md state the number");
+    assert_eq!(names("busy").len(), 85, "config/deltaq.toml and docs/monitoring.md state the number");
     let without_buckets: Vec<_> =
         names("busy").into_iter().filter(|series| !series.contains("_bucket{")).collect();
     assert_eq!(without_buckets, OF_A_QUEUE);
@@ -157,6 +161,7 @@ async fn every_family_is_documented() {
     add(&service, "q", &["a"]).await;
     service.post("/v1/queues/q/replace?source=erp", &json!([{"key": "b"}])).await.ok();
     let accept = [("accept", "application/json")];
+    service.call("PUT", "/v1/queues/grouped", &json!({"groups": {"by": "source"}})).await.ok();
     let mut client = service.client().await;
     client.send_text("GET", "/v1/queues/q/watch?resource_version=now", &accept, "").await;
     client.reply().await.ok();
@@ -168,6 +173,27 @@ async fn every_family_is_documented() {
     }
     service.shutdown.signal();
     service.stopped().await;
+}
+
+#[tokio::test]
+async fn a_queue_with_groups_has_series_for_what_stops_them() {
+    let service = Service::start().await;
+    let groups = json!({"groups": {"by": "/t", "max_leased": 1, "rate": {"per_second": 0.001, "burst": 5}}});
+    service.call("PUT", "/v1/queues/q", &groups).await.ok();
+    let objects = json!([{"key": "a1", "t": "a"}, {"key": "a2", "t": "a"}, {"key": "b1", "t": "b"}, {"key": "b2", "t": "b"}, {"key": "c1", "t": "c"}]);
+    service.post("/v1/queues/q/add", &objects).await.ok();
+    service.post("/v1/queues/q/pop", &Value::Null).await.ok();
+    service.post("/v1/queues/q/pause", &json!({"group": "c"})).await.ok();
+    let of_queue = page(&service).await.of_queue("q");
+    let numbers = |name: &str, label: &str, words: &[&str]| -> Vec<f64> {
+        words.iter().map(|word| of_queue[&format!(r#"{name}{{{label}="{word}"}}"#)]).collect()
+    };
+    let words = ["eligible", "limited", "held", "paused"];
+    assert_eq!(numbers("deltaq_ready_keys", "reason", &words), [2.0, 1.0, 0.0, 1.0]);
+    assert_eq!(numbers("deltaq_groups", "state", &words), [1.0, 1.0, 0.0, 1.0]);
+    assert_eq!(numbers("deltaq_groups", "state", &["idle"]), [1.0], "the group without a name");
+    assert!(of_queue["deltaq_quiet_oldest_ready_age_seconds"] > 0.0);
+    assert_eq!(of_queue.len(), 85 + 6);
 }
 
 #[tokio::test]

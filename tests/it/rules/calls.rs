@@ -140,11 +140,15 @@ fn groups(value: &str) -> Value {
     let by = by.strip_prefix("prefix:").map_or_else(|| json!(by), |end| json!({"key_prefix": end}));
     let mut groups = json!({"by": by, "overrides": {}});
     for part in parts {
-        let (name, number) = part.split_once('=').expect("a number");
-        let number: u64 = number.parse().expect("a number");
+        let (name, value) = part.split_once('=').expect("a value");
+        let number = |text: &str| text.parse::<f64>().expect("a number");
+        let value = match value.split_once('/') {
+            Some((per_second, burst)) => json!({"per_second": number(per_second), "burst": number(burst)}),
+            None => json!(number(value)),
+        };
         match name.split_once(':') {
-            None => groups["max_leased"] = json!(number),
-            Some((group, name)) => groups["overrides"][group][name] = json!(number),
+            None => groups[name] = value,
+            Some((group, name)) => groups["overrides"][group][name] = value,
         }
     }
     groups
@@ -249,7 +253,8 @@ fn settle_call(settle: &Settle, numbers: &impl Numbers) -> SettleCall {
         error: option("error").map(Into::into),
         hold: option("hold")
             .map(Into::into)
-            .or_else(|| option("hold_group").map(|length| Box::new(group_hold(length)))),
+            .or_else(|| Some(hold(HoldScope::Group, option("hold_group")?)))
+            .or_else(|| Some(hold(HoldScope::Key, option("hold_key")?))),
         through: settle.options.number("through").map(|number| Box::new(numbers.version(number))),
         keep: (option("keep").as_deref() == Some("true")).then_some(true),
         lease_duration: option("lease_duration").map(Into::into),
@@ -257,8 +262,8 @@ fn settle_call(settle: &Settle, numbers: &impl Numbers) -> SettleCall {
     }
 }
 
-fn group_hold(length: String) -> Hold {
-    Hold { scope: HoldScope::Group, ..length.into() }
+fn hold(scope: HoldScope, length: String) -> Box<Hold> {
+    Box::new(Hold { scope, ..length.into() })
 }
 
 fn pause(options: &Options) -> PauseBody {

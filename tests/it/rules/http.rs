@@ -70,6 +70,10 @@ impl Target for Http {
         let answer = self.send(&Call::of(command, self));
         // What the command has made due, such as a delay that stood still until reopen, happens now and not when the queue's task wakes.
         self.send(&Call::notice());
+        if matches!(command, Command::Set(_)) {
+            // A queue moves its keys to new groups by itself.
+            while self.send(&Call::of(&Command::Status, self)).read::<QueueStatus>().building_groups {}
+        }
         match answer.problem() {
             Some(problem) if NONE_SETTLED.contains(&&*problem.code) => {}
             Some(problem) if problem.code == KEY_NOT_FOUND => return self.known(command),

@@ -83,6 +83,34 @@ async fn an_item_has_the_difference_that_its_pop_would_have() {
 }
 
 #[tokio::test]
+async fn a_list_has_the_differences_of_its_keys() {
+    let service = Service::start().await;
+    // Together these objects are compared on a thread for long computations.
+    let large = "x".repeat(100 << 10);
+    for (n, call) in [(1, "add"), (2, "update")] {
+        let objects: Vec<Value> =
+            (0..3).map(|key| json!({"key": format!("k{key}"), "n": n, "large": large})).collect();
+        service.post(&format!("{QUEUE}/{call}"), &json!(objects)).await.ok();
+        if n == 1 {
+            let popped = service.post(&format!("{QUEUE}/pop?max=9"), &json!({})).await.ok();
+            for item in popped["items"].as_array().expect("a list") {
+                service.post(&format!("{QUEUE}/ack"), &json!({"lease_id": item["lease"]["id"]})).await.ok();
+            }
+        }
+    }
+    let expected = json!([{"op": "replace", "path": "/n", "value": 2, "old": 1}]);
+    for query in ["with=diff", "with=diff&fields=key,diff", "with=diff&key=k1&fields=diff"] {
+        let page = service.get(&format!("{QUEUE}/items?{query}")).await.ok();
+        let items = page["items"].as_array().expect("a list");
+        assert_eq!(items.len(), if query.contains("key=k1") { 1 } else { 3 });
+        assert!(items.iter().all(|item| item["diff"] == expected), "{query}");
+    }
+    let bare = service.get(&format!("{QUEUE}/items?fields=key")).await.ok();
+    assert_eq!(bare["items"][0], json!({"key": "k0"}));
+    service.get(&format!("{QUEUE}/items?with=known")).await.problem("invalid-parameter");
+}
+
+#[tokio::test]
 async fn the_settings_say_what_identifies_the_elements_of_an_array() {
     let service = Service::start().await;
     service.call("PUT", QUEUE, &json!({"diff": {"array_keys": {"/items": "/sku"}}})).await.ok();

@@ -42,6 +42,31 @@ async fn a_pop_that_waits_gets_a_key_when_its_group_has_a_lease_less() {
 }
 
 #[tokio::test]
+async fn a_pop_that_waits_gets_a_key_when_the_rate_of_its_group_allows() {
+    let service = Service::start().await;
+    let slow = json!({"per_second": 10, "burst": 1});
+    let groups = json!({"groups": {"by": "/t", "overrides": {"a": {"rate": slow}, "c": {"rate": {"per_second": 0.001, "burst": 1}}}}});
+    let put = service.call("PUT", QUEUE, &groups).await.ok();
+    assert_eq!(put["settings"]["groups"]["overrides"]["a"]["rate"], slow);
+    let tenants = json!([{"key": "a1", "t": "a"}, {"key": "a2", "t": "a"}, {"key": "c1", "t": "c"}, {"key": "c2", "t": "c"}]);
+    service.post(&format!("{QUEUE}/add"), &tenants).await.ok();
+    let popped = service.post(&format!("{QUEUE}/pop?max=9"), &Value::Null).await.ok();
+    assert_eq!(keys(&popped), ["a1", "c1"]);
+    let found = explained(&service, "c2").await;
+    assert_eq!((&found["reason"], &found["ahead"]), (&json!("group_rate_limited"), &json!(0)), "{found}");
+    let list = service.get(&format!("{QUEUE}/groups?sort=ready")).await.ok();
+    let c = list["groups"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .find(|group| group["name"] == "c")
+        .expect("it is there");
+    assert_eq!(c["next_delivery_at"], found["due_at"]);
+    let waited = service.post(&format!("{QUEUE}/pop?wait=30s"), &Value::Null).await.ok();
+    assert_eq!(keys(&waited), ["a2"]);
+}
+
+#[tokio::test]
 async fn a_queue_of_mode_keys_names_its_groups_by_the_beginning_of_keys() {
     let service = Service::start().await;
     let by_object = json!({"mode": "keys", "groups": {"by": "/t"}});

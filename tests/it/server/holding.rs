@@ -64,6 +64,27 @@ async fn a_held_queue_says_until_when() {
 }
 
 #[tokio::test]
+async fn a_hold_of_a_key_keeps_back_this_key_only() {
+    let service = Service::start().await;
+    service.call("PUT", QUEUE, &json!({})).await.ok();
+    service.post(&format!("{QUEUE}/add"), &objects(&["a", "b"])).await.ok();
+    let popped = service.post(&format!("{QUEUE}/pop"), &Value::Null).await.ok();
+    let body = json!({"lease_id": lease(&popped, 0), "hold": {"scope": "key", "for": "30m"}});
+    let refused = service.post(&format!("{QUEUE}/ack"), &body).await.problem("invalid-request");
+    assert_eq!(refused["field"], "hold.scope");
+    let settled = service.post(&format!("{QUEUE}/release"), &body).await.ok();
+    let until = &settled["settled"][0]["held_until"];
+    service.post(&format!("{QUEUE}/update"), &objects(&["a"])).await.ok();
+    let popped = service.post(&format!("{QUEUE}/pop?max=9"), &Value::Null).await.ok();
+    assert_eq!(keys(&popped), ["b"]);
+    let explained = service.get(&format!("{QUEUE}/explain/a")).await.ok();
+    let facts = (&explained["reason"], &explained["floor_at"], &explained["failures"]);
+    assert_eq!(facts, (&json!("key_held"), until, &json!(0)), "{explained}");
+    let again = service.post(&format!("{QUEUE}/release"), &body).await.ok();
+    assert_eq!(again["settled"][0]["result"], "repeated");
+}
+
+#[tokio::test]
 async fn a_resume_serves_a_pop_that_waits_for_a_hold() {
     let (service, _) = held("1h").await;
     let mut waiting = service.send("POST", &format!("{QUEUE}/pop?wait=30s"), &Value::Null).await;

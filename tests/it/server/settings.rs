@@ -50,7 +50,7 @@ fn full() -> Value {
             "initial_list": "-10m",
             "resync": "-5m"
         },
-        "groups": {"by": {"key_prefix": "/"}, "max_leased": 14, "overrides": {"acme": {"weight": 13, "max_leased": null}}},
+        "groups": {"by": {"key_prefix": "/"}, "max_leased": 14, "rate": {"per_second": 5, "burst": 15}, "overrides": {"acme": {"weight": 13, "max_leased": null, "rate": null}}},
         "max_leased": 15,
         "rate": {"per_second": 0.125, "burst": 16},
         "resync_period": "10h",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote, unquote, urlencode
 
-from .durations import Duration, duration_seconds, duration_text, hold_of, waits_text
+from .durations import Duration, HoldScope, duration_seconds, duration_text, hold_of, waits_text
 from .errors import NotJson
 from .json import Json, Lines, dump, dump_lines
 from .models import (
@@ -418,15 +418,17 @@ def settle(queue: str, settles: Sequence[Json]) -> Call[list[Settled]]:
     return _call("POST", _queue(queue, "/settle"), _read_settled, None, body, read_problem="lease-lost")
 
 
-def _settle_all(queue: str, how: str, leases: str | Sequence[str], **fields: object) -> Call[list[Settled]]:
+def _settle_all(queue: str, how: str, leases: str | Sequence[str], until_changed: Duration | None = None, **fields: object) -> Call[list[Settled]]:
     which: Json = {"lease_id": leases} if isinstance(leases, str) else {"lease_ids": list(leases)}
     body = which | {name: value for name, value in fields.items() if value is not None}
-    return _call("POST", _queue(queue, f"/{how}"), _read_settled, None, body, read_problem="lease-lost")
+    query = None if until_changed is None else {"until_changed": True}
+    return _call("POST", _queue(queue, f"/{how}"), _read_settled, query, body, wait=until_changed, read_problem="lease-lost")
 
 
-def ack(queue: str, leases: str | Sequence[str], *, hold: Duration | None = None) -> Call[list[Settled]]:
-    """Acknowledges leases: their work is done. With `hold`, nothing of the queue is delivered for that time, at most an hour."""
-    return _settle_all(queue, "ack", leases, hold=None if hold is None else hold_of(hold))
+def ack(queue: str, leases: str | Sequence[str], *, hold: Duration | None = None, hold_scope: HoldScope = "queue") -> Call[list[Settled]]:
+    """Acknowledges leases: their work is done. With `hold`, nothing of the queue, or of the groups of the leases, is delivered for that time, at most an
+    hour."""
+    return _settle_all(queue, "ack", leases, hold=hold_of(hold, hold_scope))
 
 
 def done(queue: str, leases: str | Sequence[str], *, delay: Duration | None = None) -> Call[list[Settled]]:
@@ -448,9 +450,9 @@ def nack(
     return _settle_all(queue, "nack", leases, delay=wait, floor=floor or None, error=error)
 
 
-def release(queue: str, leases: str | Sequence[str], *, hold: Duration | None = None) -> Call[list[Settled]]:
+def release(queue: str, leases: str | Sequence[str], *, hold: Duration | None = None, hold_scope: HoldScope = "queue") -> Call[list[Settled]]:
     """Ends leases without a failure: the keys are delivered again at once. With `hold`, nothing of the queue is delivered for that time, at most an hour."""
-    return _settle_all(queue, "release", leases, hold=None if hold is None else hold_of(hold))
+    return _settle_all(queue, "release", leases, hold=hold_of(hold, hold_scope))
 
 
 def reject(queue: str, leases: str | Sequence[str], *, error: str | None = None) -> Call[list[Settled]]:
@@ -458,10 +460,13 @@ def reject(queue: str, leases: str | Sequence[str], *, error: str | None = None)
     return _settle_all(queue, "reject", leases, error=error)
 
 
-def extend(queue: str, leases: str | Sequence[str], *, lease_duration: Duration | None = None) -> Call[list[Settled]]:
-    """Sets the deadline of leases to now + `lease_duration`."""
+def extend(
+    queue: str, leases: str | Sequence[str], *, lease_duration: Duration | None = None, until_changed: Duration | None = None
+) -> Call[list[Settled]]:
+    """Sets the deadline of leases to now + `lease_duration`. With `until_changed`, the reply comes at the first newer change of one of the keys, when one of the
+    leases ends, or after this time."""
     duration = None if lease_duration is None else duration_text(lease_duration)
-    return _settle_all(queue, "extend", leases, lease_duration=duration)
+    return _settle_all(queue, "extend", leases, until_changed, lease_duration=duration)
 
 
 def parked_errors(queue: str, *, limit: int | None = None, continue_: str | None = None) -> Call[Page[Json]]:
@@ -631,12 +636,14 @@ def items(
     source: str | None = None,
     error: str | None = None,
     key: str | None = None,
+    with_diff: bool = False,
     limit: int | None = None,
     continue_: str | None = None,
 ) -> Call[Page[ListedItem]]:
     """Ready, delayed, leased and parked keys, in pages. `state` selects some of these states, and `error` the keys whose last error it is (empty: keys
-    without an error)."""
+    without an error). With `with_diff`, they have the difference from the object that was acknowledged last to the newest one."""
     query = {"state": state, "worker": worker, "prefix": prefix, "source": source, "error": error, "key": key, "limit": limit, "continue": continue_}
+    query["with"] = "diff" if with_diff else None
     return _call("GET", _queue(queue, "/items"), Page.reader(ListedItem.read), query)
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from typing import Literal
 
 #: A number of seconds, a timedelta, or text such as `1m30s`.
 Duration = float | timedelta | str
+#: What a hold concerns: the queue, the group of a key, or the key, if it is released.
+HoldScope = Literal["queue", "group", "key"]
 
 UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 #: The longest delay of a key, in seconds.
@@ -24,9 +27,9 @@ def duration_text(duration: Duration) -> str:
     return f"{round(seconds * 1e6)}us"
 
 
-def hold_of(length: Duration) -> dict[str, str]:
-    """A hold of the queue. The server cuts a hold to an hour."""
-    return {"scope": "queue", "for": duration_text(length)}
+def hold_of(length: Duration | None, scope: HoldScope) -> dict[str, str] | None:
+    """A hold. The server cuts a hold to an hour."""
+    return None if length is None else {"scope": scope, "for": duration_text(length)}
 
 
 def delay_text(delay: Duration) -> str:

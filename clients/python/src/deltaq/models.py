@@ -342,6 +342,7 @@ class Status:
     closed: bool
     drained: bool
     building_indexes: list[str] = field(default_factory=list)
+    building_groups: bool = False
     last_replace: Json | None = None
     followers: list[str] = field(default_factory=list)
     follow: Json | None = None

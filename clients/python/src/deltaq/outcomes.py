@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .durations import Duration, delay_text, hold_of
+from .durations import Duration, HoldScope, delay_text, hold_of
 from .json import Json
 from .models import Item
 
@@ -19,10 +19,10 @@ class Outcome(Exception):
 
     how = ""
 
-    def __init__(self, *, delay: Duration | None = None, floor: bool = False, error: object = None, hold: Duration | None = None) -> None:
+    def __init__(self, *, delay: Duration | None = None, floor: bool = False, error: object = None, hold: dict[str, str] | None = None) -> None:
         self.delay = None if delay is None else delay_text(delay)
         self.floor = floor
-        self.hold = None if hold is None else hold_of(hold)
+        self.hold = hold
         self.error = None if error is None else error_text(error)
         super().__init__(self.error or self.how)
 
@@ -41,13 +41,13 @@ class Outcome(Exception):
 
 
 class Ack(Outcome):
-    """The work is done. The same as returning None. With `hold`, nothing of the queue is delivered for that time, at most an hour, because the target asks
-    for it."""
+    """The work is done. The same as returning None. With `hold`, nothing of the queue, or with `hold_scope="group"` of the group of the key, is delivered for
+    that time, at most an hour, because the target asks for it."""
 
     how = "ack"
 
-    def __init__(self, *, hold: Duration | None = None) -> None:
-        super().__init__(hold=hold)
+    def __init__(self, *, hold: Duration | None = None, hold_scope: HoldScope = "queue") -> None:
+        super().__init__(hold=hold_of(hold, hold_scope))
 
 
 class Nack(Outcome):
@@ -79,13 +79,13 @@ class Done(Outcome):
 
 
 class Release(Outcome):
-    """The key was not worked on: it is delivered again at once, without a failure. With `hold`, nothing of the queue is delivered for that time, at most an
-    hour, because the target asks for it."""
+    """The key was not worked on: it is delivered again at once, without a failure. With `hold`, nothing of the queue, or of the `hold_scope` "group" or "key", is
+    delivered for that time, at most an hour, because the target asks for it."""
 
     how = "release"
 
-    def __init__(self, *, hold: Duration | None = None) -> None:
-        super().__init__(hold=hold)
+    def __init__(self, *, hold: Duration | None = None, hold_scope: HoldScope = "queue") -> None:
+        super().__init__(hold=hold_of(hold, hold_scope))
 
 
 def error_text(error: object, text_of: Callable[[object], str] = str) -> str:

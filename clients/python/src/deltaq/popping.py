@@ -41,6 +41,7 @@ class WorkerSettings:
     wait: Duration
     grace: float
     breaker: int | None = None
+    group: str | None = None
     last_calls_seconds: float = LAST_CALLS_SECONDS
 
     def __post_init__(self) -> None:
@@ -65,6 +66,7 @@ class WorkerSettings:
             lease_duration=self.lease_duration,
             worker=self.name,
             id=pop_id,
+            group=self.group,
             with_known=self.with_known,
             with_diff=self.with_diff,
             settle=settle,

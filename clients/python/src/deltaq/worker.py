@@ -43,6 +43,8 @@ class Worker:
     `breaker` is the number of failures in a row, of different keys, that pause the worker. A nack is a failure, also by an exception; a key that is done or
     rejected ends the row. After a pause of 1 s the worker tries one key; each further failure doubles the pause, up to 1 minute, and a success ends it.
 
+    With `group`, the worker takes only keys of this group, outside its turns. The empty text is the group without a name.
+
     `middleware` are functions of a handler that return a handler, such as decorators. The first is the outermost.
     """
 
@@ -55,6 +57,7 @@ class Worker:
         concurrency: int = 1,
         batch: int | None = None,
         lease_duration: Duration | None = None,
+        group: str | None = None,
         with_known: bool = False,
         with_diff: bool = False,
         wait: Duration = 20,
@@ -63,7 +66,7 @@ class Worker:
         middleware: Sequence[Callable[[Handler], Handler]] = (),
     ) -> None:
         check_handler(handler, may_be_async=False)
-        self.settings = WorkerSettings(name, concurrency, batch, lease_duration, with_known, with_diff, wait, grace, breaker)
+        self.settings = WorkerSettings(name, concurrency, batch, lease_duration, with_known, with_diff, wait, grace, breaker, group)
         self._queue = queue
         self._handler = wrap(handler, middleware)
         check_handler(self._handler, may_be_async=False)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use deltaq_client::types::duration;
+use deltaq_client::types::{HoldScope, duration};
 use deltaq_client::{CancellationToken, Job, Notice, Outcome, Queue};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -18,6 +18,7 @@ struct Plan {
     #[serde(rename = "as")]
     how: String,
     hold: Option<String>,
+    hold_scope: Option<HoldScope>,
     delay: Option<String>,
     #[serde(default)]
     floor: bool,
@@ -37,6 +38,9 @@ pub(crate) async fn run(queue: Queue, stop: CancellationToken) -> Result<(), Fai
     }
     if let Some(breaker) = setting("BREAKER") {
         worker = worker.breaker(breaker.parse()?);
+    }
+    if let Some(group) = setting("GROUP") {
+        worker = worker.group(group);
     }
     let worker = worker.on_notice(|notice| match notice {
         Notice::Paused { .. } => eprintln!("the worker pauses: {notice:?}"),
@@ -68,7 +72,11 @@ async fn handle(http: reqwest::Client, target: String, worker: String, job: Job)
     Ok(match plan.how.as_str() {
         "ack" => Outcome::Ack,
         "nack" => Outcome::Nack { delay, floor: plan.floor, error: plan.error },
-        "release" => Outcome::Hold { acks: false, length: hold.unwrap_or_default() },
+        "release" => Outcome::Hold {
+            scope: plan.hold_scope.unwrap_or_default(),
+            acks: false,
+            length: hold.unwrap_or_default(),
+        },
         "reject" => Outcome::Reject { error: plan.error },
         "done" => Outcome::Done { delay },
         _ => panic!("{}", plan.message.unwrap_or_default()),

@@ -5,7 +5,8 @@ use std::time::Duration;
 use deltaq_types::duration::format;
 use deltaq_types::terms::HOLD_SECS_MAX;
 use deltaq_types::{
-    Hold, KeysBody, KeysCount, LeasesBody, ParkedError, PopBody, Popped, SettleBody, SettleCall, SettledList,
+    Hold, HoldScope, KeysBody, KeysCount, LeasesBody, ParkedError, PopBody, Popped, SettleBody, SettleCall,
+    SettledList,
 };
 use http::Method;
 use serde::Serialize;
@@ -99,12 +100,18 @@ impl Queue {
         self.results("ack", &leases(lease_ids)).await
     }
 
-    /// Like [`ack`](Self::ack), and nothing of the queue is delivered for a time, at most an hour, because the target of the work asks for it.
+    /// Like [`ack`](Self::ack), and nothing of the scope is delivered for a time, at most an hour, because the target of the work asks for it. The
+    /// scope `Key` is for [`release_and_hold`](Self::release_and_hold) only.
     ///
     /// # Errors
     /// The call failed. Leases that had already ended are not an error, and hold nothing.
-    pub async fn ack_and_hold(&self, lease_ids: &[&str], length: Duration) -> Result<SettledList, Error> {
-        self.results("ack", &LeasesBody { hold: Some(Box::new(hold(length))), ..leases(lease_ids) }).await
+    pub async fn ack_and_hold(
+        &self,
+        lease_ids: &[&str],
+        scope: HoldScope,
+        length: Duration,
+    ) -> Result<SettledList, Error> {
+        self.results("ack", &LeasesBody { hold: Some(hold(scope, length)), ..leases(lease_ids) }).await
     }
 
     /// Mode keys: ends leases, and keeps the failures of their keys. With `delay`, the keys are added again after that time.
@@ -153,8 +160,13 @@ impl Queue {
     ///
     /// # Errors
     /// The call failed. Leases that had already ended are not an error, and hold nothing.
-    pub async fn release_and_hold(&self, lease_ids: &[&str], length: Duration) -> Result<SettledList, Error> {
-        self.results("release", &LeasesBody { hold: Some(Box::new(hold(length))), ..leases(lease_ids) }).await
+    pub async fn release_and_hold(
+        &self,
+        lease_ids: &[&str],
+        scope: HoldScope,
+        length: Duration,
+    ) -> Result<SettledList, Error> {
+        self.results("release", &LeasesBody { hold: Some(hold(scope, length)), ..leases(lease_ids) }).await
     }
 
     /// Sets the deadlines of leases to now plus `lease_duration`, which defaults to the setting of the queue.
@@ -169,6 +181,23 @@ impl Queue {
     ) -> Result<SettledList, Error> {
         let lease_duration = lease_duration.map(text);
         self.results("extend", &LeasesBody { lease_duration, ..leases(lease_ids) }).await
+    }
+
+    /// Like [`extend`](Self::extend), and the result comes at the first newer change of one of the keys, when one of the leases ends, or after
+    /// `wait`, which is at most `server.max_wait`.
+    ///
+    /// # Errors
+    /// The call failed. Leases that had already ended are not an error.
+    pub async fn extend_until_changed(
+        &self,
+        lease_ids: &[&str],
+        lease_duration: Option<Duration>,
+        wait: Duration,
+    ) -> Result<SettledList, Error> {
+        let body = LeasesBody { lease_duration: lease_duration.map(text), ..leases(lease_ids) };
+        let call = self.call(Method::POST, ["extend"]).query("until_changed", Some(true)).wait(wait);
+        let call = call.query("wait", Some(format(wait))).json(&body).repeatable();
+        self.client().request_results(call).await
     }
 
     /// The errors of the parked keys, the most frequent ones first, with the number of keys of each.
@@ -239,9 +268,9 @@ fn text(duration: Duration) -> Box<str> {
     format(duration).into()
 }
 
-/// A hold of the queue, cut to the longest one.
-pub(crate) fn hold(length: Duration) -> Hold {
-    format(length.min(Duration::from_secs(HOLD_SECS_MAX))).into()
+/// A hold, cut to the longest one.
+pub(crate) fn hold(scope: HoldScope, length: Duration) -> Box<Hold> {
+    Box::new(Hold { scope, length: format(length.min(Duration::from_secs(HOLD_SECS_MAX))).into() })
 }
 
 fn leases(lease_ids: &[&str]) -> LeasesBody {

@@ -46,6 +46,7 @@ impl Pop {
             .query("worker", Some(&worker.name))
             .query("id", Some(&self.id))
             .query("lease_duration", worker.lease_duration.map(format))
+            .query("group", worker.group.as_ref())
             .listed("with", "known", worker.with_known)
             .listed("with", "diff", worker.with_diff)
             .wait(wait)

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use deltaq_types::duration::format;
 use deltaq_types::terms::{DELAY_MAX, ERROR_BYTES_MAX};
-use deltaq_types::{DeltaDocument, DeltaType, LeaseOutcome, PoppedItem, SettleAs, SettleCall};
+use deltaq_types::{DeltaDocument, DeltaType, HoldScope, LeaseOutcome, PoppedItem, SettleAs, SettleCall};
 use serde::de::DeserializeOwned;
 use tokio::sync::SetOnce;
 
@@ -102,8 +102,10 @@ pub enum Outcome {
         /// The reason.
         error: Option<String>,
     },
-    /// The target asks to wait: the key is released, or acknowledged, and nothing of the queue is delivered for a time.
+    /// The target asks to wait: the key is released, or acknowledged, and nothing of the scope is delivered for a time.
     Hold {
+        /// What is held. A key is held only if it is released.
+        scope: HoldScope,
         /// Whether the work on the key is done.
         acks: bool,
         /// How long nothing is delivered, at most an hour.
@@ -148,8 +150,8 @@ impl Outcome {
             Self::Ack => (SettleAs::Ack, None, false, None),
             Self::Nack { delay, floor, error } => (SettleAs::Nack, delay, floor, error),
             Self::Reject { error } => (SettleAs::Reject, None, false, error),
-            Self::Hold { acks, length } => {
-                held = Some(Box::new(hold(length)));
+            Self::Hold { scope, acks, length } => {
+                held = Some(hold(scope, length));
                 (if acks { SettleAs::Ack } else { SettleAs::Release }, None, false, None)
             }
             Self::Done { delay } => (SettleAs::Done, delay, false, None),
@@ -204,7 +206,8 @@ mod tests {
         let error = nack.error.expect("an error");
         assert!(error.len() <= ERROR_BYTES_MAX && error.ends_with("🙂end"));
         assert!(error.len() > ERROR_BYTES_MAX - 4);
-        let hold = Outcome::Hold { acks: false, length: Duration::MAX }.settle("a".to_owned());
+        let hold = Outcome::Hold { scope: HoldScope::Queue, acks: false, length: Duration::MAX }
+            .settle("a".to_owned());
         assert_eq!((hold.how, hold.hold), (SettleAs::Release, Some("1h".to_owned().into())));
         assert_eq!(Outcome::Done { delay }.settle("a".to_owned()).delay.as_deref(), Some("366d"));
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::config::GroupRules;
 use crate::event::{Charged, Ending, EventKind};
 use crate::id::{Rv, Slot, Token};
-use crate::schedule::{Groups, Place, Schedule, ScheduleState, Stop};
+use crate::schedule::{Groups, Place, Schedule, ScheduleState};
 use crate::state::State;
 use crate::time::Time;
 
@@ -35,7 +35,9 @@ impl State {
         match kind {
             EventKind::GroupPaused { group } => groups.switch(group.as_ref(), at, |stop| stop.paused = true),
             EventKind::GroupResumed { group } => {
-                groups.switch(group.as_ref(), at, |stop| *stop = Stop::default());
+                groups.switch(group.as_ref(), at, |stop| {
+                    (stop.paused, stop.held_until) = (false, Time::default());
+                });
             }
             EventKind::GroupHeld { group, until } => {
                 groups.switch(group.as_ref(), at, |stop| stop.held_until = *until);
@@ -45,10 +47,10 @@ impl State {
     }
 
     /// Applies the setting `groups`. Without it before, all keys belong to the group without a name until their next change.
-    pub(super) fn change_groups(&mut self, rules: Option<&Arc<GroupRules>>) {
+    pub(super) fn change_groups(&mut self, rules: Option<&Arc<GroupRules>>, at: Time) {
         match (&mut self.schedule.groups, rules) {
             (groups, None) => *groups = None,
-            (Some(groups), Some(rules)) => groups.configure(rules),
+            (Some(groups), Some(rules)) => groups.configure(rules, at),
             (None, Some(rules)) => {
                 let mut groups = Groups::new(rules.clone(), self.schedule.order().clone());
                 // In a replay, some keys have got a group after this event.
@@ -60,6 +62,13 @@ impl State {
                 }
                 self.schedule.groups = Some(Box::new(groups));
             }
+        }
+    }
+
+    /// Records whether keys have to be moved to other groups.
+    pub(super) fn set_regroups(&mut self, regroups: bool) {
+        if let Some(groups) = &mut self.schedule.groups {
+            groups.regroups = regroups;
         }
     }
 

@@ -56,6 +56,10 @@ impl State {
             Ending::Released => {
                 applied.got_work = self.schedule.settle_to_tail(slot, schedule_state, position);
             }
+            Ending::Held { until } => {
+                self.schedule.set_floor(slot, schedule_state, EventId { rv: id.rv, at: *until });
+                applied.got_work = self.apply_disposition(slot, Disposition::Wait { due: *until }, id)?;
+            }
             Ending::Rejected { error, disposition } => {
                 schedule_state.set_last_error(error.clone());
                 applied.got_work = self.apply_disposition(slot, *disposition, id)?;

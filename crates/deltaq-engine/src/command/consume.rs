@@ -207,6 +207,9 @@ impl Queue {
             How::Nack { delay, floor, error } => {
                 Ending::Nacked(self.failed(now, slot, *delay, *floor, error.as_ref()))
             }
+            How::Hold { scope: HoldScope::Key, acks: false, length } if !length.is_zero() => {
+                Ending::Held { until: hold_end(now, *length) }
+            }
             How::Release | How::Hold { acks: false, .. } => Ending::Released,
             How::Reject { error } => {
                 let error = self.kept_error(slot, error.as_ref());
@@ -214,7 +217,11 @@ impl Queue {
             }
         };
         let group = self.held_group(&settle.how, slot, settle.token);
+        let held_until = if let Ending::Held { until } = ending { Some(until) } else { None };
         self.end_lease(now, slot, ending);
+        if let Some(until) = held_until {
+            return Settled::Held { worked, until };
+        }
         match &settle.how {
             How::Hold { scope: HoldScope::Queue, length, .. } => {
                 return Settled::Held { worked, until: self.hold(now, *length) };
@@ -302,15 +309,15 @@ impl Queue {
     /// Sets the deadline of a lease to `now + lease`.
     fn extend(&mut self, now: Time, slot: Slot, lease: Option<Duration>) -> Settled {
         let deadline = now.plus(lease.unwrap_or(self.state().config.lease));
-        let key = self.state().entry(slot).key.clone();
-        self.emit_at(now, Some(slot), EventKind::Extended { key, deadline });
         let entry = self.state().entry(slot);
-        Settled::Extended { deadline, pending_deltas: entry.waiting.len(), deleted: entry.is_deleted() }
+        let (key, token) = (entry.key.clone(), entry.lease().token);
+        self.emit_at(now, Some(slot), EventKind::Extended { key, deadline });
+        self.lease_state(token)
     }
 
     /// Delivers nothing for a time. A hold that ends later stays. Returns when the hold ends.
     fn hold(&mut self, now: Time, length: Duration) -> Time {
-        let until = now.plus(length.min(Duration::from_secs(HOLD_SECS_MAX)));
+        let until = hold_end(now, length);
         if until > now.max(self.state().held_until) {
             self.emit(now, EventKind::Held { until });
         }
@@ -416,6 +423,11 @@ impl Queue {
         self.volatile.effects.counters.retries += u64::from(is_retry(&failure, delay));
         failure
     }
+}
+
+/// When a hold of this length ends.
+pub(super) fn hold_end(now: Time, length: Duration) -> Time {
+    now.plus(length.min(Duration::from_secs(HOLD_SECS_MAX)))
 }
 
 fn failure_state(entry: &Entry) -> FailureState {

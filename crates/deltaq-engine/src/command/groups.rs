@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use deltaq_types::HoldScope;
 
-use super::How;
+use super::consume::hold_end;
+use super::{How, Progress};
 use crate::event::EventKind;
+use crate::group_rules::GroupRules;
 use crate::id::{Slot, Token};
-use crate::limits::{GROUPS_MAX, HOLD_SECS_MAX};
+use crate::limits::GROUPS_MAX;
 use crate::queue::Queue;
+use crate::scan::ScanCursor;
 use crate::time::Time;
 
 impl Queue {
@@ -33,6 +36,40 @@ impl Queue {
         true
     }
 
+    /// Whether keys have to be moved to other groups after a change of the settings. [`regroup_step`](Self::regroup_step) moves them.
+    #[must_use]
+    pub fn must_regroup(&self) -> bool {
+        self.state().schedule.groups.as_deref().is_some_and(|groups| groups.regroups)
+    }
+
+    /// Moves keys to the groups that the settings name. They keep their arrivals, and until then are in the groups in which they were. Returns the
+    /// number of the moved keys.
+    pub fn regroup_step(&mut self, now: Time, cursor: &mut ScanCursor, budget: usize) -> Progress<u64> {
+        let now = self.advance(now);
+        if !self.must_regroup() {
+            return Progress::Done(cursor.keys);
+        }
+        for slot in cursor.next_slots(self.state(), budget, |_| true) {
+            if let Some(grouped) = self.state().regrouped_key(slot) {
+                self.emit_at(now, Some(slot), grouped);
+                cursor.keys += 1;
+            }
+        }
+        if cursor.is_under_way() {
+            return Progress::More;
+        }
+        self.emit(now, EventKind::Regrouped);
+        Progress::Done(cursor.keys)
+    }
+
+    /// Whether keys have to be moved once the queue has these groups: the setting names the groups in another way, or keys are still being moved.
+    pub(super) fn regroups_after(&self, next: Option<&GroupRules>) -> bool {
+        let before = self.state().config.groups.as_deref();
+        let is_same = before.map(|before| &before.by) == next.map(|next| &next.by);
+        let moves = if is_same { self.must_regroup() } else { self.state().table.len() > 0 };
+        next.is_some() && moves
+    }
+
     /// Lets groups have turns again whose holds have ended. This changes no state.
     #[inline]
     pub fn wake_groups(&mut self, now: Time) {
@@ -49,7 +86,7 @@ impl Queue {
 
     /// Delivers no key of a group for a time. A hold that ends later stays. Returns when the hold ends.
     pub(super) fn hold_group(&mut self, now: Time, group: Option<Arc<str>>, length: Duration) -> Time {
-        let until = now.plus(length.min(Duration::from_secs(HOLD_SECS_MAX)));
+        let until = hold_end(now, length);
         let groups = self.state().schedule.groups.as_deref();
         let held_until = groups.map(|groups| groups.stop_of(group.as_deref().unwrap_or_default()).held_until);
         let held_until = held_until.unwrap_or_default();

@@ -82,10 +82,11 @@ impl Config {
                 .groups
                 .as_ref()
                 .filter(|groups| has_objects || matches!(groups.by, GroupBy::KeyPrefix(_)))
-                .map(|groups| GroupRules::compile(groups).map_err(invalid("groups.by")))
-                .transpose()?,
+                .map(GroupRules::compile)
+                .transpose()
+                .map_err(|(setting, why)| Invalid { setting, why })?,
             max_leased: document.max_leased,
-            rate: document.rate.map(rate).transpose()?,
+            rate: document.rate.map(Rate::try_from).transpose().map_err(invalid("rate.per_second"))?,
             resync_period: document.resync_period.map(DurationText::get).filter(|_| has_objects),
             max_keys: whole(document.max_keys),
             max_object_bytes: whole(document.max_object_bytes),
@@ -123,7 +124,7 @@ impl Config {
             order: self.order.as_ref().map(order_settings),
             groups: self.groups.as_deref().map(GroupRules::document),
             max_leased: self.max_leased,
-            rate: self.rate.map(|rate| DeliveryRate { per_second: rate.per_second(), burst: rate.burst }),
+            rate: self.rate.map(DeliveryRate::from),
             resync_period: self.resync_period.map(DurationText::from),
             max_keys: self.max_keys as u64,
             max_object_bytes: self.max_object_bytes as u64,
@@ -143,7 +144,7 @@ impl Config {
     }
 }
 
-pub(super) fn invalid(setting: &'static str) -> impl Fn(String) -> Invalid {
+fn invalid(setting: &'static str) -> impl Fn(String) -> Invalid {
     move |why| Invalid { setting, why }
 }
 
@@ -248,13 +249,6 @@ fn order_settings(order: &Order) -> deltaq_types::Order {
         None => {}
     }
     document
-}
-
-fn rate(document: DeliveryRate) -> Result<Rate, Invalid> {
-    Rate::new(document.per_second, document.burst).ok_or_else(|| {
-        let why = format!("{} has more than 3 decimal places", document.per_second);
-        Invalid { setting: "rate.per_second", why }
-    })
 }
 
 fn limiter_settings(limiter: &RateLimiter) -> LimiterSettings {

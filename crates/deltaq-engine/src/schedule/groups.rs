@@ -12,9 +12,11 @@
 //! sees some keys in a later state. What is leased is therefore kept here for each lease, and not counted from the keys.
 //!
 //! Invariants:
-//! - a group is in `turns` iff it has ready keys, may have more leases and is neither paused nor held at `now`, at the later one of its
-//!   virtual time and the queue's;
-//! - a group is in `holds` iff it has a hold, which may have ended;
+//! - a group is *open* iff it has ready keys, may have more leases and is not paused;
+//! - a group is in `turns` iff it is open and neither held nor limited by its rate at `now`, at the later one of its virtual time and the
+//!   queue's;
+//! - a group is in `wakes` iff it is open and has a hold or owes to its rate, at the time from which it has turns, which may have passed;
+//! - a group is in `ends` iff it has a hold or owes to its rate, at the time from which neither is so;
 //! - a group is in `uneven` iff it has no leases and an account that is not new;
 //! - `Group::leased` is the number of its leases in `leases`, and `Group::keys` the number of slots that belong to it.
 
@@ -31,6 +33,7 @@ use super::Order;
 use super::order::Turn;
 use crate::group_rules::GroupRules;
 use crate::id::{Rv, Slot, Token};
+use crate::rate::Rate;
 use crate::time::Time;
 
 /// The number of a group. It depends on the process.
@@ -47,6 +50,8 @@ impl GroupId {
 #[derive(Debug)]
 pub(crate) struct Groups {
     rules: Arc<GroupRules>,
+    /// Whether keys have to be moved, because the setting names the groups in another way than before.
+    pub(crate) regroups: bool,
     /// The groups of the slots. Slots behind the end belong to the group without a name.
     of: Vec<GroupId>,
     list: Vec<Group>,
@@ -56,8 +61,9 @@ pub(crate) struct Groups {
     name_bytes: usize,
     turns: BTreeMap<(Virtual, Option<Arc<str>>), GroupId>,
     uneven: BTreeSet<(Virtual, GroupId)>,
-    holds: BTreeSet<(Time, GroupId)>,
-    /// The time of the last look at the clock. Holds that end by then stop nothing.
+    wakes: BTreeSet<(Time, GroupId)>,
+    ends: BTreeSet<(Time, GroupId)>,
+    /// The time of the last look at the clock.
     now: Time,
     /// The virtual time of the queue.
     system: Virtual,
@@ -78,10 +84,13 @@ pub(crate) struct Group {
     pub(crate) leased: usize,
     pub(crate) weight: u32,
     pub(crate) max_leased: Option<u64>,
+    pub(crate) rate: Option<Rate>,
     pub(crate) stop: Stop,
     account: Account,
     /// Its place in `turns`.
     turn: Option<Virtual>,
+    /// Its place in `wakes`.
+    wake: Option<Time>,
 }
 
 impl Group {
@@ -95,9 +104,19 @@ impl Group {
         self.turn.is_some()
     }
 
+    /// Whether a pop may get a key of the group when its hold and its rate allow it.
+    fn is_open(&self) -> bool {
+        self.order.len() > 0 && !self.is_full() && !self.stop.paused
+    }
+
     /// Whether a pop at `now` may get a key of the group.
-    pub(crate) fn is_eligible(&self, now: Time) -> bool {
-        self.order.len() > 0 && !self.is_full() && !self.stop.stops(now)
+    fn is_eligible(&self, now: Time) -> bool {
+        self.is_open() && self.stop.until() <= now
+    }
+
+    /// When its rate lets a key through, if from `now` on `ahead` keys of the group are delivered before it as soon as they may be.
+    pub(crate) fn next_by_rate(&self, ahead: u64, now: Time) -> Option<Time> {
+        self.rate.map(|rate| rate.next(self.stop.debt, ahead, now))
     }
 }
 
@@ -107,6 +126,7 @@ impl Groups {
         let unnamed = Group { order, ..Self::group(&rules, None) };
         let mut groups = Self {
             rules,
+            regroups: false,
             of: Vec::new(),
             list: vec![unnamed],
             free: Vec::new(),
@@ -114,7 +134,8 @@ impl Groups {
             name_bytes: 0,
             turns: BTreeMap::new(),
             uneven: BTreeSet::new(),
-            holds: BTreeSet::new(),
+            wakes: BTreeSet::new(),
+            ends: BTreeSet::new(),
             now: Time::default(),
             system: 0,
             mean_us: None,
@@ -126,19 +147,23 @@ impl Groups {
     }
 
     fn group(rules: &GroupRules, name: Option<Arc<str>>) -> Group {
-        let (weight, max_leased) = (rules.weight(name.as_deref()), rules.max_leased(name.as_deref()));
-        Group { name, weight, max_leased, ..Group::default() }
+        let of = name.as_deref();
+        let (weight, max_leased, rate) = (rules.weight(of), rules.max_leased(of), rules.rate(of));
+        Group { name, weight, max_leased, rate, ..Group::default() }
     }
 
     /// Changes the weights and the limits.
-    pub(crate) fn configure(&mut self, rules: &Arc<GroupRules>) {
+    pub(crate) fn configure(&mut self, rules: &Arc<GroupRules>, at: Time) {
         self.rules = rules.clone();
-        for index in 0..self.list.len() {
-            if let Some(group) = self.list.get_mut(index) {
-                group.weight = rules.weight(group.name.as_deref());
-                group.max_leased = rules.max_leased(group.name.as_deref());
-            }
-            self.place(id_at(index));
+        let ids: Vec<GroupId> = self.ids.values().copied().chain([GroupId::default()]).collect();
+        for id in ids {
+            let group = self.at_mut(id);
+            let of = group.name.as_deref();
+            (group.weight, group.max_leased) = (rules.weight(of), rules.max_leased(of));
+            let rate = rules.rate(of);
+            self.change_rate(id, rate, at);
+            self.place(id);
+            self.forget(id);
         }
     }
 
@@ -149,8 +174,13 @@ impl Groups {
 
     /// The order of a group whose key a pop may get. The empty name is that of the group without a name.
     pub(crate) fn next_of(&self, name: &str) -> Option<&Order> {
+        self.named(name).filter(|group| group.is_eligible(self.now)).map(|group| &group.order)
+    }
+
+    /// The group of a name, if it exists. The empty name is that of the group without a name.
+    fn named(&self, name: &str) -> Option<&Group> {
         let id = if name.is_empty() { GroupId::default() } else { *self.ids.get(name)? };
-        Some(self.at(id)).filter(|group| group.is_eligible(self.now)).map(|group| &group.order)
+        Some(self.at(id))
     }
 
     /// The names of the groups that a pop may get a key of, in the order of their turns. The empty one is that of the group without a name.
@@ -175,8 +205,7 @@ impl Groups {
 
     /// What stops the delivery of a group. The empty name is that of the group without a name.
     pub(crate) fn stop_of(&self, name: &str) -> Stop {
-        let id = if name.is_empty() { Some(GroupId::default()) } else { self.ids.get(name).copied() };
-        id.map_or_else(Stop::default, |id| self.at(id).stop)
+        self.named(name).map_or_else(Stop::default, |group| group.stop)
     }
 
     /// The name of the group that a lease of this slot counts for.
@@ -271,9 +300,9 @@ impl Groups {
         self.forget(from);
     }
 
-    /// Charges a group for a new lease. One of a pop that asked for this group takes no turn and costs nothing.
+    /// Charges a group for a new lease. One of a pop that asked for this group takes no turn and costs no worker time.
     pub(crate) fn lease(&mut self, token: Token, what: &Charged, at: Time) {
-        self.end_holds(at);
+        self.end_stops(at);
         let (id, nth) = (self.find_or_add(what.group.as_ref()), what.nth);
         let start = self.at(id).account.virtual_time.max(self.system);
         let charge = || self.at(id).account.charge(self.mean_us, self.at(id).weight);
@@ -293,6 +322,7 @@ impl Groups {
         if charged.is_some() {
             self.advance(start);
         }
+        self.note_delivery(id, at);
         self.place(id);
     }
 
@@ -360,9 +390,13 @@ impl Groups {
         }
     }
 
-    /// Puts a group where its ready keys, its limit and its virtual time say.
+    /// Puts a group where its ready keys, what stops it and its virtual time say.
     fn place(&mut self, id: GroupId) {
         let (system, now) = (self.system, self.now);
+        let group = self.at_mut(id);
+        let wake = stop::timed(group.stop.until()).filter(|_| group.is_open());
+        let woken = std::mem::replace(&mut group.wake, wake);
+        stop::move_in(&mut self.wakes, id, woken, wake);
         let group = self.at_mut(id);
         let is = group.is_eligible(now).then(|| group.account.virtual_time.max(system));
         let was = std::mem::replace(&mut group.turn, is);

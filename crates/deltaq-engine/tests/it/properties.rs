@@ -23,7 +23,7 @@ use script::{Generator, Setup, Step};
 use world::{Difference, World};
 
 const SEED: u64 = 20_261_122;
-const COMMANDS: u64 = 400_000;
+const COMMANDS: u64 = 500_000;
 const STEPS_PER_CASE: usize = 250;
 /// Each mode gets its share of the commands.
 const MODES: u64 = 4;
@@ -187,7 +187,10 @@ const RULES: &[&str] = &[
     "a head start does not improve",
     "max_leased of a group ends a pop",
     "a pop of one group",
+    "the rate of a group stops it",
+    "keys move to other groups after a change of the setting",
     "a hold of a group",
+    "a hold of a key",
     "a pause of a group",
     "a resume of a group",
     "a pop of several keys of groups",

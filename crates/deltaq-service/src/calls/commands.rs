@@ -174,6 +174,15 @@ impl Handle {
         Ok(())
     }
 
+    /// Moves keys to the groups that the settings name.
+    ///
+    /// # Errors
+    /// [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub(crate) async fn regroup(self: &Arc<Self>) -> Result<u64, Error> {
+        let mut cursor = ScanCursor::default();
+        self.long_command(move |queue, now| Ok(queue.regroup_step(now, &mut cursor, STEP_KEYS))).await
+    }
+
     /// Stops or resumes the delivery of a group. Returns false if there is no such group and no room for it.
     ///
     /// # Errors

@@ -22,6 +22,8 @@ const OTHERS: &str = "_other";
 const BOUNDS: [f64; BUCKETS] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0];
 
 const STATES: [&str; 4] = ["ready", "delayed", "leased", "parked"];
+const STOPS: [&str; 4] = ["eligible", "limited", "held", "paused"];
+const GROUP_STATES: [&str; 5] = ["eligible", "limited", "held", "paused", "idle"];
 const REASONS: [&str; 7] = ["absent", "duplicate", "unchanged", "superseded", "closed", "repeated", "stale"];
 const OUTCOMES: [&str; 6] = ["ack", "nack", "release", "reject", "expired", "stale"];
 
@@ -31,17 +33,15 @@ struct Family {
     kind: Kind,
 }
 
-/// The source of a family's values. `Items` and `Counters` have one series for each label value.
+/// The source of a family's values. `Gauges` and `Counters` have one series for each label value.
 enum Kind {
     Gauge(fn(&Gauges) -> f64),
-    Items,
+    Gauges(&'static str, &'static [&'static str], fn(&Gauges) -> Vec<usize>),
     Counter(fn(&Totals) -> u64),
     Counters(&'static str, &'static [&'static str], fn(&Totals) -> &[u64]),
     Histogram(fn(&Series) -> &Durations<BUCKETS>),
     /// A histogram of numbers of deltas.
     DeltaCounts(fn(&Series) -> &Durations<BUCKETS>),
-    /// A gauge for each view.
-    Views(fn(&Gauges) -> [usize; 2]),
 }
 
 const DELTA_TYPES: [&str; 5] = [
@@ -57,7 +57,7 @@ const fn family(name: &'static str, kind: Kind, help: &'static str) -> Family {
 }
 
 /// All families, in the order of the page.
-const FAMILIES: [Family; 21] = [
+const FAMILIES: [Family; 22] = [
     family(
         "workqueue_depth",
         Kind::Gauge(|gauges| count(gauges.depth)),
@@ -89,7 +89,16 @@ const FAMILIES: [Family; 21] = [
         Kind::Counter(|totals| totals.retries),
         "Delayed and rate-limited requeues.",
     ),
-    family("deltaq_items", Kind::Items, "Keys by state: ready, delayed, leased, parked."),
+    family(
+        "deltaq_items",
+        Kind::Gauges("state", &STATES, |gauges| gauges.items.into()),
+        "Keys by state: ready, delayed, leased, parked.",
+    ),
+    family(
+        "deltaq_ready_keys",
+        Kind::Gauges("reason", &STOPS, |gauges| gauges.ready.keys.numbers().into()),
+        "Ready keys by what stops their delivery: eligible (nothing), limited, held, paused.",
+    ),
     family(
         "deltaq_known_objects",
         Kind::Gauge(|gauges| count(gauges.known)),
@@ -155,7 +164,11 @@ const FAMILIES: [Family; 21] = [
 
 /// The families of queues that have had a watch.
 const WATCH_FAMILIES: [Family; 7] = [
-    family("deltaq_watches", Kind::Views(|gauges| gauges.watches), "Watches in flight, by view."),
+    family(
+        "deltaq_watches",
+        Kind::Gauges("view", &VIEWS, |gauges| gauges.watches.into()),
+        "Watches in flight, by view.",
+    ),
     family(
         "deltaq_watch_rows_total",
         Kind::Counters("view", &VIEWS, |totals| &totals.rows),
@@ -171,16 +184,40 @@ const WATCH_FAMILIES: [Family; 7] = [
         Kind::Counters("reason", &LOST, |totals| &totals.lost),
         "Watches that had to list again (410), by reason.",
     ),
-    family("deltaq_feed_keys", Kind::Views(|gauges| gauges.feed_keys), "Keys in the change feed, by view."),
+    family(
+        "deltaq_feed_keys",
+        Kind::Gauges("view", &VIEWS, |gauges| gauges.feed_keys.into()),
+        "Keys in the change feed, by view.",
+    ),
     family(
         "deltaq_feed_tombstones",
-        Kind::Views(|gauges| gauges.tombstones),
+        Kind::Gauges("view", &VIEWS, |gauges| gauges.tombstones.into()),
         "Removed keys that the change feed remembers, by view.",
     ),
     family(
         "deltaq_feed_tombstone_bytes",
-        Kind::Views(|gauges| gauges.tombstone_bytes),
+        Kind::Gauges("view", &VIEWS, |gauges| gauges.tombstone_bytes.into()),
         "Size of these removed keys with their last objects, by view.",
+    ),
+];
+
+/// The families of queues with groups.
+const GROUP_FAMILIES: [Family; 2] = [
+    family(
+        "deltaq_groups",
+        Kind::Gauges("state", &GROUP_STATES, |gauges| {
+            let groups = gauges.ready.groups.unwrap_or_default();
+            groups.with_keys.numbers().into_iter().chain([groups.idle]).collect()
+        }),
+        "Groups with ready keys, by what stops their delivery: eligible (nothing), limited, held, paused; and idle groups.",
+    ),
+    family(
+        "deltaq_quiet_oldest_ready_age_seconds",
+        Kind::Gauge(|gauges| {
+            let oldest = gauges.ready.groups.and_then(|groups| groups.quiet_oldest_age);
+            oldest.unwrap_or_default().as_secs_f64()
+        }),
+        "How long the oldest ready key of the eligible groups with at most their share of the leases has been ready.",
     ),
 ];
 
@@ -222,17 +259,21 @@ pub(super) fn write(text: &mut String, samples: &[Sample]) {
     if rows.is_empty() {
         return;
     }
-    for family in &FAMILIES {
-        family.write(text, &rows);
-    }
-    rows.retain(|row| row.series.is_watched.load(Ordering::Relaxed));
+    write_families(text, &FAMILIES, &rows, |_| true);
+    write_families(text, &GROUP_FAMILIES, &rows, |row| row.gauges.ready.groups.is_some());
+    write_families(text, &WATCH_FAMILIES, &rows, |row| row.series.is_watched.load(Ordering::Relaxed));
+    write_sources(text, samples);
+    write_lags(text, samples);
+}
+
+/// Appends families of the queues that have them.
+fn write_families(text: &mut String, families: &[Family], rows: &[Row<'_>], have: impl Fn(&Row<'_>) -> bool) {
+    let rows: Vec<&Row<'_>> = rows.iter().filter(|row| have(row)).collect();
     if !rows.is_empty() {
-        for family in &WATCH_FAMILIES {
+        for family in families {
             family.write(text, &rows);
         }
     }
-    write_sources(text, samples);
-    write_lags(text, samples);
 }
 
 /// Appends the times of the last Replaces, if there are any.
@@ -297,9 +338,9 @@ fn write_lags(text: &mut String, samples: &[Sample]) {
 }
 
 impl Family {
-    fn write(&self, text: &mut String, rows: &[Row<'_>]) {
+    fn write(&self, text: &mut String, rows: &[&Row<'_>]) {
         let kind = match self.kind {
-            Kind::Gauge(_) | Kind::Items | Kind::Views(_) => "gauge",
+            Kind::Gauge(_) | Kind::Gauges(..) => "gauge",
             Kind::Counter(_) | Kind::Counters(..) => "counter",
             Kind::Histogram(_) | Kind::DeltaCounts(_) => "histogram",
         };
@@ -319,19 +360,14 @@ impl Family {
         match self.kind {
             Kind::Gauge(value) => line(None, None, &value(&row.gauges)),
             Kind::Counter(value) => line(None, None, &value(&row.totals)),
-            Kind::Items => {
-                for (state, keys) in STATES.iter().zip(row.gauges.items) {
-                    line(None, Some(("state", state)), &keys);
+            Kind::Gauges(label, words, values) => {
+                for (word, value) in words.iter().zip(values(&row.gauges)) {
+                    line(None, Some((label, word)), &value);
                 }
             }
             Kind::Counters(label, words, values) => {
                 for (word, value) in words.iter().zip(values(&row.totals)) {
                     line(None, Some((label, word)), value);
-                }
-            }
-            Kind::Views(values) => {
-                for (view, value) in VIEWS.iter().zip(values(&row.gauges)) {
-                    line(None, Some(("view", view)), &value);
                 }
             }
             Kind::Histogram(durations) => {

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use deltaq_engine::id::Source;
+use deltaq_engine::ready::ReadyCounts;
 use deltaq_engine::time::Time;
 use deltaq_engine::view::View;
 use deltaq_engine::{Counters, Queue};
@@ -117,6 +118,8 @@ pub(super) struct Gauges {
     pub(super) items: [usize; 4],
     pub(super) known: usize,
     pub(super) held_bytes: usize,
+    /// Ready keys, and groups, by what stops them.
+    pub(super) ready: ReadyCounts,
     pub(super) oldest_ready_age: Duration,
     pub(super) oldest_unacknowledged_age: Duration,
     pub(super) waiters: usize,
@@ -266,7 +269,7 @@ impl QueueMetrics {
         self.series().add(&std::mem::take(counters));
     }
 
-    /// The gauges of the queue, and its series. No keys are examined, because the caller holds the queue's lock.
+    /// The gauges of the queue, and its series. Only its groups are examined, and no keys, because the caller holds the queue's lock.
     pub fn sample(&self, queue: &Queue, waiting: Waiting, moment: Moment, clock_lead: Duration) -> Sample {
         let now = moment.now;
         let series = self.series();
@@ -277,6 +280,7 @@ impl QueueMetrics {
             unfinished: queue.schedule().leased_for(now),
             longest: queue.longest_lease(now).unwrap_or_default(),
             items: [status.ready, status.delayed, status.leased, status.parked],
+            ready: queue.ready_counts(now),
             known: status.known,
             held_bytes: status.held_bytes,
             // While the queue is paused, its keys wait on purpose, so their age is reported as 0.
@@ -373,6 +377,7 @@ impl Gauges {
         for (keys, more) in self.items.iter_mut().zip(other.items) {
             *keys += more;
         }
+        self.ready = self.ready.with(&other.ready);
         self.depth += other.depth;
         self.unfinished = self.unfinished.saturating_add(other.unfinished);
         self.longest = self.longest.max(other.longest);

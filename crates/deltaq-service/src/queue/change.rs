@@ -20,6 +20,7 @@ use parking_lot::MutexGuard;
 
 use super::commits::Commits;
 use super::delivery::{Delivered, Delivery, Grant, Reply};
+use super::lease_waits::LeaseWaits;
 use super::leftovers::OpenLeftovers;
 use super::waiters::Waiters;
 use super::{Error, Handle, drop_in_background};
@@ -39,6 +40,8 @@ const CHECKED_BYTES_MAX: usize = 1 << 20;
 pub(crate) struct Locked {
     pub(crate) queue: Queue,
     pub(crate) waiters: Waiters<Reply>,
+    /// Workers that wait for a change behind their leases.
+    pub(crate) lease_waits: LeaseWaits,
     /// Waiting pops that this change has granted keys. They are answered when the lock is released.
     pub(crate) grants: Vec<Grant>,
     /// Increases each time the queue is loaded from the journal again.
@@ -180,6 +183,7 @@ impl Handle {
         self.limit_indexes(state);
         let grants = std::mem::take(&mut state.grants);
         let effects = state.take_effects(self.journal());
+        state.lease_waits.wake(&effects.overtaken);
         self.note_held(state);
         if effects.has_changes() {
             state.last_change = state.queue.resource_version();
@@ -284,6 +288,7 @@ impl Handle {
         let is_final = self.journal().is_none();
         if is_final {
             failed.extend(state.waiters.take_all().into_iter().map(|waiter| waiter.reply));
+            state.lease_waits.wake_all();
         }
         drop(state);
         if is_final {
@@ -326,6 +331,7 @@ impl Locked {
             milestones: [false; 2],
             awaited: None,
             closes: 0,
+            lease_waits: LeaseWaits::default(),
         }
     }
 

@@ -93,7 +93,7 @@ pub(super) fn how(rng: &mut Rng) -> How {
     let how = plain_how(rng);
     match how {
         How::Ack | How::Release if holds.u8(..8) == 0 => {
-            let scope = if holds.bool() { HoldScope::Group } else { HoldScope::Queue };
+            let scope = [HoldScope::Queue, HoldScope::Group, HoldScope::Key][holds.usize(..3)];
             How::Hold { scope, acks: how == How::Ack, length: millis(&mut holds, 1..3_000) }
         }
         how => how,
@@ -220,7 +220,11 @@ fn limits(rng: &mut Rng) -> (Option<u64>, Option<Rate>) {
 fn groups(rng: &mut Rng, mode: Mode) -> Option<Arc<GroupRules>> {
     let by = if mode == Mode::Keys { GroupBy::KeyPrefix("1".into()) } else { GroupBy::Source };
     let max_leased = rng.bool().then(|| rng.u64(1..3));
-    (rng.u8(..3) == 0).then(|| Arc::new(GroupRules { by, max_leased, overrides: BTreeMap::new() }))
+    let rate = |rng: &mut Rng| Rate { per_1000_seconds: rng.u64(20_000..2_000_000), burst: rng.u64(1..5) };
+    (rng.u8(..3) == 0).then(|| {
+        let rate = (rng.u8(..3) == 0).then(|| rate(rng));
+        Arc::new(GroupRules { by, max_leased, rate, overrides: BTreeMap::new() })
+    })
 }
 
 fn setup(rng: &mut Rng, index: usize) -> Setup {

@@ -230,6 +230,42 @@ fn a_hold_stops_a_queue_until_it_is_resumed() {
 }
 
 #[test]
+fn a_hold_may_concern_a_group_or_a_key_only() {
+    let server = Server::durable();
+    server.run(&["queue", "create", "mails", "groups.by=/t"]).ok();
+    server
+        .run(&[
+            "add",
+            "mails",
+            r#"[{"key":"a1","t":"a"},{"key":"a2","t":"a"},{"key":"b1","t":"b"},{"key":"b2","t":"b"}]"#,
+        ])
+        .ok();
+    let lease = server.run(&["pop", "mails", "-o", "name"]).ok();
+    server.run(&["ack", "mails", lease.trim(), "--hold", "2h", "--hold-scope", "group"]).ok();
+    let lease = server.run(&["pop", "mails", "-o", "name"]).ok();
+    server.run(&["release", "mails", lease.trim(), "--hold", "2h", "--hold-scope", "key"]).ok();
+    assert_eq!(server.json(&["pop", "mails"])[0]["key"], "b2");
+    server.run(&["pop", "mails"]).failed(3);
+    let run = server.run(&["work", "mails", "--until-empty", "--group", "a", "--", "true"]);
+    assert!(run.stderr.contains("deliveries: 0 acknowledged"), "{run:?}");
+    server.run(&["queue", "resume", "mails", "--group", "a"]).ok();
+    let run = server.run(&["work", "mails", "--until-empty", "--group", "a", "--", "true"]);
+    assert!(run.stderr.contains("deliveries: 1 acknowledged"), "{run:?}");
+}
+
+#[test]
+fn an_extension_waits_for_a_newer_change() {
+    let server = Server::durable();
+    server.run(&["add", "jobs", r#"{"key":"a"}"#]).ok();
+    let lease = server.run(&["pop", "jobs", "-o", "name"]).ok();
+    let extended = server.json(&["extend", "jobs", lease.trim(), "--until-changed", "50ms"]);
+    assert_eq!(extended[0]["pending_deltas"], 0);
+    server.run(&["update", "jobs", r#"{"key":"a","n":1}"#]).ok();
+    let extended = server.json(&["extend", "jobs", lease.trim(), "--until-changed", "30s"]);
+    assert_eq!(extended[0]["pending_deltas"], 1);
+}
+
+#[test]
 fn a_lease_is_acknowledged_in_parts() {
     let server = Server::durable();
     server.run(&["add", "jobs", r#"{"key":"a"}"#]).ok();

@@ -39,6 +39,8 @@ class Worker:
     `breaker` is the number of failures in a row, of different keys, that pause the worker. A nack is a failure, also by an exception; a key that is done or
     rejected ends the row. After a pause of 1 s the worker tries one key; each further failure doubles the pause, up to 1 minute, and a success ends it.
 
+    With `group`, the worker takes only keys of this group, outside its turns. The empty text is the group without a name.
+
     `middleware` are functions of a handler that return a handler, such as decorators; both handlers are coroutine functions. The first is the outermost.
     """
 
@@ -51,6 +53,7 @@ class Worker:
         concurrency: int = 1,
         batch: int | None = None,
         lease_duration: Duration | None = None,
+        group: str | None = None,
         with_known: bool = False,
         with_diff: bool = False,
         wait: Duration = 20,
@@ -59,7 +62,7 @@ class Worker:
         middleware: Sequence[Callable[[AsyncHandler], AsyncHandler]] = (),
     ) -> None:
         check_handler(handler, may_be_async=True)
-        self.settings = WorkerSettings(name, concurrency, batch, lease_duration, with_known, with_diff, wait, grace, breaker)
+        self.settings = WorkerSettings(name, concurrency, batch, lease_duration, with_known, with_diff, wait, grace, breaker, group)
         self._queue = queue
         self._handler: Handler = wrap(awaitable(handler), middleware) if middleware else handler
         check_handler(self._handler, may_be_async=True)

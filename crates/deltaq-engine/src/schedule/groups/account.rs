@@ -8,6 +8,7 @@ use super::{Group, GroupId, Groups, Stop};
 use crate::group_rules::GroupRules;
 use crate::id::Token;
 use crate::omit::is_default;
+use crate::rate::RateDebt;
 use crate::schedule::Order;
 use crate::time::Time;
 
@@ -105,7 +106,10 @@ pub struct GroupsState {
     /// The number of keys of each pop of several keys that has live leases, by the first of its leases.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pops: Vec<(Token, u32)>,
-    /// The groups that are paused or held, in the order of the accounts.
+    /// Whether keys have to be moved to other groups.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub regroups: bool,
+    /// The groups that are paused or held or owe to their rate, in the order of the accounts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stops: Vec<GroupStop>,
 }
@@ -122,6 +126,9 @@ pub struct GroupStop {
     /// When its hold ends.
     #[serde(default, skip_serializing_if = "is_default")]
     pub held_until: Time,
+    /// What it owes to its rate.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub debt: RateDebt,
 }
 
 /// The account of a group.
@@ -173,6 +180,7 @@ impl Groups {
             group: group.name.clone(),
             paused: group.stop.paused,
             held_until: group.stop.held_until,
+            debt: group.stop.debt,
         };
         let uneven = self.all().filter(|group| group.account != Account::default());
         GroupsState {
@@ -181,6 +189,7 @@ impl Groups {
             accounts: uneven.map(account).collect(),
             leases: self.leases.iter().map(lease).collect(),
             pops: self.pops.iter().map(|(first, pop)| (*first, pop.keys)).collect(),
+            regroups: self.regroups,
             stops: self.all().filter(|group| group.stop != Stop::default()).map(stop).collect(),
         }
     }
@@ -188,7 +197,7 @@ impl Groups {
     /// The groups of a queue whose keys are not restored yet.
     pub(crate) fn restore(rules: Arc<GroupRules>, from: GroupsState) -> Self {
         let mut groups = Self::new(rules, Order::default());
-        (groups.system, groups.mean_us) = (from.system, from.mean_us);
+        (groups.system, groups.mean_us, groups.regroups) = (from.system, from.mean_us, from.regroups);
         for (first, keys) in from.pops {
             groups.pops.insert(first, Pop { keys, live: 0 });
         }
@@ -204,9 +213,9 @@ impl Groups {
             let id = groups.find_or_add(group.as_ref());
             groups.note_account(id, |group| group.account = Account { virtual_time, mean_us });
         }
-        for GroupStop { group, paused, held_until } in from.stops {
+        for GroupStop { group, paused, held_until, debt } in from.stops {
             let id = groups.find_or_add(group.as_ref());
-            groups.restore_stop(id, Stop { paused, held_until });
+            groups.restore_stop(id, paused, held_until, debt);
         }
         groups
     }
@@ -253,6 +262,11 @@ impl Groups {
             }
             self.check_group(super::id_at(index), group)?;
         }
+        let timed = self.list.iter().filter(|group| group.stop.ends_at() != Time::default()).count();
+        let waking = self.list.iter().filter(|group| group.wake.is_some()).count();
+        if (self.ends.len(), self.wakes.len()) != (timed, waking) {
+            return Err(String::from("groups: an index of times has an entry too many"));
+        }
         Ok(())
     }
 
@@ -274,8 +288,14 @@ impl Groups {
         let is_free = self.free.contains(&id);
         let is_used = group.keys > 0 || group.leased > 0 || account != Account::default();
         let is_used = is_used || group.stop != Stop::default();
-        let held_until = group.stop.held_until;
-        rule(self.holds.contains(&(held_until, id)) == (held_until != Time::default()), "is held, or not")?;
+        let ends_at = super::stop::timed(group.stop.ends_at());
+        rule(ends_at.is_none_or(|at| self.ends.contains(&(at, id))), "has a stop that never ends")?;
+        rule(
+            group.wake == super::stop::timed(group.stop.until()).filter(|_| group.is_open()),
+            "wakes at another time",
+        )?;
+        rule(group.wake.is_none_or(|at| self.wakes.contains(&(at, id))), "never wakes")?;
+        rule(group.rate.is_some() || group.stop.debt == RateDebt::default(), "has no rate, but a debt")?;
         rule(is_free || is_used || id == GroupId::default(), "is used by nothing")
     }
 }

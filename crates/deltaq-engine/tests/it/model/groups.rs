@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use deltaq_engine::config::GroupBy;
+use deltaq_engine::config::{Config, GroupBy};
 use serde_json::value::RawValue;
 
-use super::{Content, Item, Label, Micros, Model, Name, OBJECTS};
+use super::limits::{arrival_after, arrival_at, lets_through};
+use super::{Content, Item, Label, Micros, Model, Name, OBJECTS, Place};
 
 /// A group; `None` is that without a name.
 type Group = Option<String>;
@@ -25,6 +26,10 @@ pub(crate) struct Groups {
     paused: BTreeSet<Group>,
     /// When the hold of each group ends, or ended.
     held: BTreeMap<Group, Micros>,
+    /// The theoretical arrival of the next key of each group.
+    arrivals: BTreeMap<Group, u128>,
+    /// Whether keys have to be moved, because the setting names the groups in another way.
+    pub(super) regroups: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -52,19 +57,28 @@ impl Groups {
 }
 
 impl Model {
+    /// When the hold of a group ends and its rate lets the next key through. `None` while it is paused or full.
+    fn opens_at(&self, group: &Group) -> Option<Micros> {
+        let rules = self.config.groups.as_ref()?;
+        let most = rules.max_leased(group.as_deref());
+        let is_full = most.is_some_and(|most| self.groups.leased(group) as u64 >= most);
+        if is_full || self.groups.paused.contains(group) {
+            return None;
+        }
+        let arrival = self.groups.arrivals.get(group).copied().unwrap_or_default();
+        Some(self.groups.held_until(group).max(lets_through(rules.rate(group.as_deref()), arrival)))
+    }
+
     /// The key that a pop gets next, if the queue as a whole delivers. `wanted` is the group that the pop asks for.
     pub(super) fn next_ready(&self, wanted: Label) -> Option<Name> {
         let ready = self.ready();
-        let Some(rules) = &self.config.groups else {
+        if self.config.groups.is_none() {
             return ready.first().copied().filter(|_| wanted.is_none());
-        };
+        }
         let has_turn = |key: &&Name| {
             let group = self.group_of(key);
-            let most = rules.max_leased(group.as_deref());
-            let is_stopped = self.groups.paused.contains(&group) || self.groups.held_until(&group) > self.now;
-            let is_wanted =
-                !is_stopped && wanted.is_none_or(|wanted| wanted == group.as_deref().unwrap_or_default());
-            is_wanted && most.is_none_or(|most| (self.groups.leased(&group) as u64) < most)
+            let is_wanted = wanted.is_none_or(|wanted| wanted == group.as_deref().unwrap_or_default());
+            is_wanted && self.opens_at(&group).is_some_and(|at| at <= self.now)
         };
         // Of the keys of the first group, the first one.
         ready.iter().filter(has_turn).copied().min_by_key(|key| {
@@ -92,6 +106,54 @@ impl Model {
         counts
     }
 
+    /// What stops a group: 0 nothing, 1 a limit, 2 a hold, 3 a pause.
+    fn group_stopped_by(&self, group: &Group, now: Micros) -> usize {
+        let rules = self.config.groups.as_ref().expect("groups");
+        let most = rules.max_leased(group.as_deref());
+        let is_full = most.is_some_and(|most| self.groups.leased(group) as u64 >= most);
+        let arrival = self.groups.arrivals.get(group).copied().unwrap_or_default();
+        let limited = is_full || lets_through(rules.rate(group.as_deref()), arrival) > now;
+        reason(self.groups.paused.contains(group), self.groups.held_until(group) > now, limited)
+    }
+
+    /// The ready keys and, with groups, the groups with ready keys, by what stops them; and the age of the oldest ready key of the groups that
+    /// nothing stops and that have at most their share of the leases.
+    pub(crate) fn ready_counts(&self, now: Micros) -> ([usize; 4], Option<([usize; 4], Option<Micros>)>) {
+        let of_queue =
+            reason(self.paused, self.held_until > now, self.is_full() || self.rate_lets_through() > now);
+        let mut keys = [0; 4];
+        let Some(rules) = &self.config.groups else {
+            keys[of_queue] = self.ready().len();
+            return (keys, None);
+        };
+        let mut groups = [0; 4];
+        let counts = self.group_counts();
+        for (group, (ready, _)) in counts.iter().filter(|(_, (ready, _))| *ready > 0) {
+            let stopped_by = self.group_stopped_by(group, now);
+            groups[stopped_by] += 1;
+            keys[stopped_by.max(of_queue)] += ready;
+        }
+        let is_eligible = |group: &Group, ready: usize| ready > 0 && self.group_stopped_by(group, now) == 0;
+        let taking =
+            counts.iter().filter(|(group, (ready, leased))| *leased > 0 || is_eligible(group, *ready));
+        let weight = |group: &Group| u64::from(rules.weight(group.as_deref()));
+        let weights: u64 = taking.clone().map(|(group, _)| weight(group)).sum();
+        let leases: u64 = taking.map(|(_, (_, leased))| *leased as u64).sum();
+        // The first key of each such group, by its position.
+        let mut firsts: BTreeMap<Group, (u64, Micros)> = BTreeMap::new();
+        for (key, item) in &self.items {
+            let Place::Ready(position) = item.place else { continue };
+            let group = self.group_of(key);
+            let (ready, leased) = counts[&group];
+            let has_room = leased as u64 * weights <= leases * weight(&group);
+            if has_room && is_eligible(&group, ready) {
+                let first = firsts.entry(group).or_insert((u64::MAX, 0));
+                *first = (*first).min((position.rv, now - position.since));
+            }
+        }
+        (keys, Some((groups, firsts.values().map(|(_, age)| *age).max())))
+    }
+
     fn group_of(&self, key: Name) -> Group {
         self.groups.of.get(key).cloned()
     }
@@ -117,6 +179,36 @@ impl Model {
         };
     }
 
+    /// Keys move to the groups that the settings name by now.
+    pub(crate) fn regroup_all(&mut self, now: Micros) -> u64 {
+        let now = self.advance(now);
+        let Some(rules) = self.config.groups.clone().filter(|_| self.groups.regroups) else { return 0 };
+        let keys: Vec<Name> = self.items.keys().copied().collect();
+        let mut moved = 0;
+        for key in keys {
+            let item = &self.items[key];
+            let deltas = || item.waiting.iter().rev().chain(item.leased.iter().rev());
+            let source = deltas().find_map(|delta| delta.source.or(delta.owner));
+            let newest = deltas().next().map(|delta| delta.content).or(item.known.map(|known| known.content));
+            let group = match &rules.by {
+                GroupBy::Source => source.or(item.known.and_then(|known| known.owner)).map(str::to_owned),
+                _ => newest.and_then(named_by),
+            };
+            if self.group_of(key) != group {
+                self.event(now);
+                moved += 1;
+                match group {
+                    Some(group) => self.groups.of.insert(key, group),
+                    None => self.groups.of.remove(key),
+                };
+            }
+        }
+        self.event(now);
+        self.groups.regroups = false;
+        self.hit("keys move to other groups after a change of the setting");
+        moved
+    }
+
     /// A key is gone.
     pub(super) fn leave_group(&mut self, key: Name) {
         self.groups.of.remove(key);
@@ -139,6 +231,12 @@ impl Model {
         } else {
             self.groups.accounts.insert(group.clone(), (virtual_time, mean));
             self.hit("a pop of one group");
+        }
+        let rate = rules.rate(group.as_deref());
+        let arrival = self.groups.arrivals.entry(group.clone()).or_default();
+        *arrival = arrival_after(rate, *arrival, at);
+        if lets_through(rate, *arrival) > at {
+            self.hit("the rate of a group stops it");
         }
         self.groups.charges.insert(token, Charge { group, since: at, charged, pop });
         if nth > 0 {
@@ -207,9 +305,26 @@ impl Model {
         true
     }
 
-    /// When the hold of a group ends.
+    /// When a group may deliver again for whose ready keys nothing but time is missing.
     pub(crate) fn next_group(&self) -> Option<Micros> {
-        self.groups.held.values().copied().filter(|until| *until > self.now).min()
+        let opens = self.ready().into_iter().filter_map(|key| self.opens_at(&self.group_of(key)));
+        opens.filter(|at| *at > self.now).min()
+    }
+
+    /// What a group owes stays if its rate changes.
+    pub(super) fn change_group_rates(&mut self, config: &Config, at: Micros) {
+        let (Some(before), Some(next)) = (self.config.groups.clone(), &config.groups) else {
+            self.groups = Groups { regroups: config.groups.is_some(), ..Groups::default() };
+            self.groups.regroups &= self.config.groups.is_none() && !self.items.is_empty();
+            return;
+        };
+        if before.by != next.by {
+            self.groups.regroups = !self.items.is_empty();
+        }
+        for (group, arrival) in &mut self.groups.arrivals {
+            let group = group.as_deref();
+            *arrival = arrival_at(before.rate(group), next.rate(group), *arrival, at);
+        }
     }
 
     /// The time in which no worker could reach the queue is no worker time.
@@ -217,6 +332,10 @@ impl Model {
         let skipped = now - self.last_at;
         self.groups.charges.values_mut().for_each(|charge| charge.since += skipped);
     }
+}
+
+fn reason(is_paused: bool, is_held: bool, is_limited: bool) -> usize {
+    [is_limited, is_held, is_paused].into_iter().rposition(|is| is).map_or(0, |last| last + 1)
 }
 
 /// The group that an object names at `/v`.

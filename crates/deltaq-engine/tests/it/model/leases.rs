@@ -252,6 +252,9 @@ impl Model {
             How::Nack { delay, floor, error } => {
                 self.fail(key, (rv, at), now, (delay.map(micros), *floor), error.clone());
             }
+            How::Hold { scope: HoldScope::Key, acks: false, length } if !length.is_zero() => {
+                self.hold_key(key, (rv, at), now + Self::cut(*length));
+            }
             How::Release | How::Hold { acks: false, .. } => self.release(key, (rv, at)),
             How::Reject { error } => self.reject(key, (rv, at), error.clone()),
             How::Extend { .. } | How::Part(_) => unreachable!("it ends no lease by itself"),
@@ -268,7 +271,10 @@ impl Model {
             let until = match (scope, group) {
                 (HoldScope::Queue, _) => self.hold(now, micros(*length)),
                 (HoldScope::Group, Some(group)) => self.hold_group(now, group, micros(*length)),
-                (HoldScope::Group, None) => return ModelSettled::Ok { worked, failed },
+                (HoldScope::Key, _) if matches!(how, How::Hold { acks: false, .. }) && !length.is_zero() => {
+                    now + Self::cut(*length)
+                }
+                (HoldScope::Group, None) | (HoldScope::Key, _) => return ModelSettled::Ok { worked, failed },
             };
             return ModelSettled::Held { worked, until };
         }
@@ -457,7 +463,7 @@ impl Model {
         self.item(key).place = Place::Ready(ReadyPosition { rv: stamp.0, since: stamp.1, added });
     }
 
-    fn take_lease(&mut self, key: Name) -> ModelLease {
+    pub(super) fn take_lease(&mut self, key: Name) -> ModelLease {
         let waited = self.items[key].has_waiting();
         let Place::Leased(lease) = std::mem::take(&mut self.item(key).place) else {
             panic!("{key} is not leased")
@@ -471,7 +477,7 @@ impl Model {
     }
 
     /// Returns the leased deltas of a key, and the number of merged ones.
-    fn return_deltas(&mut self, key: Name) -> (&'static str, u32) {
+    pub(super) fn return_deltas(&mut self, key: Name) -> (&'static str, u32) {
         let (mode, events) = (self.config.mode, self.is_events());
         let (deltas_max, bytes_max) = (self.config.max_deltas_per_key, self.config.max_bytes_per_key);
         let item = self.item(key);

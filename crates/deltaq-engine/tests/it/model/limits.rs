@@ -1,7 +1,8 @@
 //! The limits of a queue. The rate is kept as the theoretical arrival time of the next key, as the generic cell rate algorithm has it.
 
-use super::groups::Groups;
-use super::{Item, Micros, Model};
+use std::time::Duration;
+
+use super::{Item, Micros, Model, Name, micros};
 use deltaq_engine::config::Config;
 use deltaq_engine::rate::Rate;
 use deltaq_types::PauseReason;
@@ -24,10 +25,7 @@ impl Model {
 
     /// The first time at which the rate lets a key through.
     pub(crate) fn rate_lets_through(&self) -> Micros {
-        let Some(rate) = self.config.rate else { return 0 };
-        let tolerance = u128::from(rate.burst - 1) * KEY;
-        let units = self.arrival.saturating_sub(tolerance).div_ceil(rate.per_1000_seconds.into());
-        Micros::try_from(units).expect("a time")
+        lets_through(self.config.rate, self.arrival)
     }
 
     /// When the hold ends and the rate lets the next key through, if a key waits only for that.
@@ -51,6 +49,25 @@ impl Model {
             self.held_until = until;
         }
         self.held_until.max(until)
+    }
+
+    /// The length of a hold: at most an hour.
+    pub(super) fn cut(length: Duration) -> Micros {
+        micros(length).min(HOUR)
+    }
+
+    /// A worker has released a key and asked that it is not delivered for a time.
+    pub(super) fn hold_key(&mut self, key: Name, stamp: (u64, Micros), until: Micros) {
+        self.take_lease(key);
+        let (return_rule, _) = self.return_deltas(key);
+        let item = self.item(key);
+        item.floor = Some(until);
+        if let Some(delay) = &mut item.delay {
+            delay.due = delay.due.max(until);
+        }
+        item.back_off(until, stamp.0);
+        self.hit(return_rule);
+        self.hit("a hold of a key");
     }
 
     /// An operator stops delivery, or ends what stops it.
@@ -79,16 +96,13 @@ impl Model {
 
     /// A key is delivered.
     pub(super) fn note_delivery(&mut self, at: Micros) {
-        let Some(rate) = self.config.rate else { return };
-        self.arrival = self.arrival.max(units(rate, at)) + KEY;
+        self.arrival = arrival_after(self.config.rate, self.arrival, at);
     }
 
     /// The limits and the groups change.
     pub(super) fn change_limits(&mut self, config: &Config, at: Micros) {
         self.change_rate(config.rate, at);
-        if config.groups.is_none() {
-            self.groups = Groups::default();
-        }
+        self.change_group_rates(config, at);
     }
 
     /// What the queue owes stays if its rate changes.
@@ -96,12 +110,33 @@ impl Model {
         if self.config.rate == next {
             return;
         }
-        let owed = self.config.rate.map_or(0, |rate| self.arrival.saturating_sub(units(rate, at)));
-        if owed > 0 {
+        if self.config.rate.is_some_and(|rate| self.arrival > units(rate, at)) {
             self.hit("a change of the rate of a queue with a debt");
         }
-        self.arrival = next.map_or(0, |rate| units(rate, at) + owed);
+        self.arrival = arrival_at(self.config.rate, next, self.arrival, at);
     }
+}
+
+/// The first time at which a rate lets a key through.
+pub(super) fn lets_through(rate: Option<Rate>, arrival: u128) -> Micros {
+    let Some(rate) = rate else { return 0 };
+    let tolerance = u128::from(rate.burst - 1) * KEY;
+    let units = arrival.saturating_sub(tolerance).div_ceil(rate.per_1000_seconds.into());
+    Micros::try_from(units).expect("a time")
+}
+
+/// The theoretical arrival of the next key after a delivery.
+pub(super) fn arrival_after(rate: Option<Rate>, arrival: u128, at: Micros) -> u128 {
+    rate.map_or(arrival, |rate| arrival.max(units(rate, at)) + KEY)
+}
+
+/// The theoretical arrival of the next key after a change of the rate: what is owed stays.
+pub(super) fn arrival_at(before: Option<Rate>, next: Option<Rate>, arrival: u128, at: Micros) -> u128 {
+    if before == next {
+        return arrival;
+    }
+    let owed = before.map_or(0, |rate| arrival.saturating_sub(units(rate, at)));
+    next.map_or(0, |rate| units(rate, at) + owed)
 }
 
 fn units(rate: Rate, at: Micros) -> u128 {

@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 
-use deltaq_engine::command::DefaultLimit;
+use deltaq_engine::command::{DefaultLimit, HoldScope};
 use deltaq_engine::delta::DeltaKind;
 use deltaq_types::{Mode, PauseReason};
 use fastrand::Rng;
 
 use crate::model::{Content, Label, Micros, ModelCall, ModelReplace, Name, OBJECTS, SENT_OBJECTS, Traced};
 
+mod acts;
 mod setup;
 
 pub(crate) use setup::Setup;
@@ -54,9 +55,9 @@ pub(crate) enum Act {
         error: Option<&'static str>,
     },
     Release,
-    /// An ack or a release that holds the queue or a group.
+    /// An ack or a release that holds the queue, a group or a key.
     Hold {
-        of_group: bool,
+        scope: HoldScope,
         acks: bool,
         length: Micros,
     },
@@ -138,6 +139,9 @@ pub(crate) enum Command {
         paused: bool,
     },
     PauseItself(PauseReason),
+    Regroup {
+        budget: usize,
+    },
     Close {
         closed: bool,
         at_once: bool,
@@ -173,6 +177,7 @@ impl Command {
             Self::Pause(_) => "pause or resume",
             Self::PauseGroup { .. } => "pause or resume a group",
             Self::PauseItself(_) => "pause itself",
+            Self::Regroup { .. } => "regroup",
             Self::Close { .. } => "close or reopen",
             Self::Configure(_) => "configure",
             Self::Wait => "wait",
@@ -200,8 +205,9 @@ pub(crate) struct Generator {
     debounces: Rng,
     /// As `traces`, for the limits of the queue.
     limits: Rng,
-    /// Whether the last settle holds the queue.
-    has_held: bool,
+    /// What the last settle holds.
+    last_held: Option<HoldScope>,
+    paused_group: Option<&'static str>,
     /// As `traces`, for partial acknowledgements.
     parts: Rng,
     /// As `traces`, for the keys that a Replace keeps.
@@ -249,7 +255,8 @@ impl Generator {
             traces,
             debounces,
             limits,
-            has_held: false,
+            last_held: None,
+            paused_group: None,
             parts,
             kept,
             sequences,
@@ -435,43 +442,6 @@ impl Generator {
         }
     }
 
-    fn act(&mut self) -> Act {
-        let act = self.plain_act();
-        if self.mode == Mode::Delta && self.parts.u8(..8) == 0 {
-            let rest = [Rest::Keep, Rest::Keep, Rest::Ack, Rest::Nack, Rest::Release];
-            return Act::Part { n: self.parts.usize(..4), rest: rest[self.parts.usize(..rest.len())] };
-        }
-        let acks = matches!(act, Act::Ack);
-        // Most holds come alone, and only holds of the same call meet often enough.
-        let one_of = if self.has_held { 2 } else { 10 };
-        self.has_held = (acks || matches!(act, Act::Release)) && self.limits.u8(..one_of) == 0;
-        if !self.has_held {
-            return act;
-        }
-        let length = match self.limits.u8(..8) {
-            0 => 0,
-            1 => 2 * 3_600_000_000,
-            _ => self.limits.u64(1..1_500),
-        };
-        Act::Hold { of_group: self.limits.bool(), acks, length }
-    }
-
-    fn plain_act(&mut self) -> Act {
-        match self.rng.u8(..20) {
-            0 | 1 if self.mode == Mode::Keys => {
-                Act::Done { delay: self.traces.bool().then(|| self.traces.u64(..2_500)) }
-            }
-            11..=15 => Act::Nack {
-                delay: self.maybe(3, Self::span),
-                floor: self.traces.u8(..4) == 0,
-                error: self.error(),
-            },
-            16 => Act::Reject { error: self.error() },
-            17 | 18 => Act::Release,
-            _ => Act::Ack,
-        }
-    }
-
     fn change(&mut self) -> Change {
         if self.traces.u8(..3) == 0 {
             return Change::Indexes(self.traces.u8(..4));
@@ -575,7 +545,7 @@ impl Generator {
             13 => match self.one_in(3) {
                 true if self.traces.bool() => Command::PauseItself(PauseReason::EndpointGone),
                 paused => match self.maybe(2, |generator| generator.rng.choice(POP_GROUPS)).flatten() {
-                    Some(group) => Command::PauseGroup { group, paused },
+                    Some(group) => self.pause_group(group),
                     None => Command::Pause(paused),
                 },
             },
@@ -584,6 +554,7 @@ impl Generator {
                 Command::Close { closed, at_once: closed && self.traces.bool() }
             }
             15 => Command::Configure(self.change()),
+            16 if self.limits.bool() => Command::Regroup { budget: self.budget() },
             16 => Command::Wait,
             17 => Command::Crash { ahead: ahead(&mut self.rng) },
             _ => Command::Promote { keys: self.maybe(2, Self::some_keys), budget: self.budget() },

@@ -7,7 +7,6 @@ use std::time::Duration;
 use deltaq_engine::command::{Call, Pop, Progress, Replace, ReplaceId, Replaced, SelectedKeys};
 use deltaq_engine::config::Quiet;
 use deltaq_engine::event::{Event, EventKind};
-use deltaq_engine::groups::GroupSort;
 use deltaq_engine::id::{Rv, Sequence, Source, Token, Worker};
 use deltaq_engine::key::Key;
 use deltaq_engine::object::Object;
@@ -26,6 +25,7 @@ use crate::model::{
 };
 
 mod bounds;
+mod grouping;
 mod operate;
 mod saved_state;
 mod settle;
@@ -169,6 +169,7 @@ impl World {
                 self.model.set_paused(self.now, *paused);
                 Ok(())
             }
+            Command::Regroup { budget } => self.regroup(*budget),
             Command::PauseGroup { group, paused } => {
                 let engine = self.engine.set_group_paused(time(self.now), group, *paused);
                 same("a switch of a group", engine, self.model.set_group_paused(self.now, group, *paused))
@@ -518,14 +519,7 @@ impl World {
         same("initial_remaining", status.initial_remaining, model.initial_remaining())?;
         same("rv", status.resource_version.get(), model.rv)?;
         same("auto_created", self.engine.is_auto_created(), model.auto_created)?;
-        let groups = self.engine.groups(time(now), GroupSort::Ready, usize::MAX).map(|list| {
-            let counts = list
-                .groups
-                .into_iter()
-                .map(|group| (group.name.as_deref().map(str::to_owned), (group.ready, group.leased)));
-            counts.filter(|(_, counts)| *counts != (0, 0)).collect()
-        });
-        same("groups", groups, model.config.groups.as_ref().map(|_| model.group_counts()))?;
+        self.compare_groups(now)?;
         let flags = [status.paused, status.closed, status.drained];
         same("pause reason", status.pause_reason, model.pause_reason)?;
         same("paused, closed, drained", flags, [model.paused, model.closed, model.is_drained()])?;

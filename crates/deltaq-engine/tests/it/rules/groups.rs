@@ -13,7 +13,7 @@ use super::*;
 
 fn rules(by: GroupBy, max_leased: Option<u64>, overrides: &[(&str, GroupOverride)]) -> Arc<GroupRules> {
     let overrides = overrides.iter().map(|(name, own)| (Arc::from(*name), *own)).collect();
-    Arc::new(GroupRules { by, max_leased, overrides })
+    Arc::new(GroupRules { by, max_leased, rate: None, overrides })
 }
 
 fn by_tenant() -> GroupBy {
@@ -21,7 +21,7 @@ fn by_tenant() -> GroupBy {
 }
 
 fn weight(weight: u32) -> GroupOverride {
-    GroupOverride { weight: Some(weight), max_leased: None }
+    GroupOverride { weight: Some(weight), ..GroupOverride::default() }
 }
 
 /// A change of a key of a tenant.
@@ -159,7 +159,8 @@ fn a_tenant_that_sends_100_times_as_much_delays_the_others_little() {
 #[test]
 fn a_group_delivers_its_keys_in_their_order() {
     let mut random = Rng::with_seed(1);
-    let overrides = [("a", weight(3)), ("b", GroupOverride { weight: None, max_leased: Some(2) })];
+    let overrides =
+        [("a", weight(3)), ("b", GroupOverride { max_leased: Some(2), ..GroupOverride::default() })];
     let mut fixture = Fixture::with(|config| config.groups = Some(rules(by_tenant(), Some(5), &overrides)));
     let mut leased = Vec::new();
     for step in 0..3_000 {

@@ -119,6 +119,8 @@ impl Engine {
             Command::Set(options) => {
                 let config = configured(self.queue.config(), options);
                 self.queue.configure(now, Arc::new(config), None)?;
+                let mut cursor = ScanCursor::default();
+                while matches!(self.queue.regroup_step(now, &mut cursor, 2), Progress::More) {}
                 Reply::Done
             }
             Command::Tick(span) => {
@@ -502,7 +504,9 @@ fn how(settle: &super::command::Settle) -> How {
 fn whole(settle: &super::command::Settle) -> How {
     let delay = settle.options.duration("delay");
     let error = settle.options.get("error").map(Into::into);
-    for (name, scope) in [("hold", HoldScope::Queue), ("hold_group", HoldScope::Group)] {
+    for (name, scope) in
+        [("hold", HoldScope::Queue), ("hold_group", HoldScope::Group), ("hold_key", HoldScope::Key)]
+    {
         if let Some(length) = settle.options.duration(name).filter(|length| !length.is_zero()) {
             return How::Hold { scope, acks: settle.how == "ack", length };
         }

@@ -46,7 +46,7 @@ pub(super) fn configured(config: &Config, options: &Options) -> Config {
             "debounce" => config.debounce = debounce(value),
             "order" => config.order = order(value),
             "max_leased" => config.max_leased = if value == "null" { None } else { options.number(name) },
-            "rate" => config.rate = rate(value),
+            "rate" => config.rate = rate(value, ",burst="),
             "groups" => config.groups = groups(value),
             "ignore" => {
                 let pointers: Vec<String> = value.split(',').map(str::to_owned).collect();
@@ -58,8 +58,8 @@ pub(super) fn configured(config: &Config, options: &Options) -> Config {
     config
 }
 
-/// The setting in the form of scripts: `/p`, `source` or `prefix:/`, and then `max_leased=2`, `acme:weight=5` or `acme:max_leased=1`, or
-/// `none`.
+/// The setting in the form of scripts: `/p`, `source` or `prefix:/`, and then `max_leased=2`, `rate=0.5/3`, `acme:weight=5`, `acme:max_leased=1`
+/// or `acme:rate=2/1`, or `none`.
 fn groups(value: &str) -> Option<Arc<GroupRules>> {
     let mut parts = value.split(',');
     let by = match parts.next()? {
@@ -70,27 +70,30 @@ fn groups(value: &str) -> Option<Arc<GroupRules>> {
             None => GroupBy::Pointer(Pointer::parse(by, false).expect("a pointer")),
         },
     };
-    let mut rules = GroupRules { by, max_leased: None, overrides: BTreeMap::new() };
+    let mut rules = GroupRules { by, max_leased: None, rate: None, overrides: BTreeMap::new() };
     for part in parts {
-        let (name, number) = part.split_once('=').expect("a number");
-        let number = || number.parse().expect("a number");
-        match name.split_once(':') {
-            None => rules.max_leased = Some(number()),
-            Some((group, name)) => {
-                let own = rules.overrides.entry(group.into()).or_default();
-                match name {
-                    "weight" => own.weight = u32::try_from(number()).ok(),
-                    _ => own.max_leased = Some(number()),
-                }
+        let (name, value) = part.split_once('=').expect("a value");
+        let number = || value.parse().expect("a number");
+        let (group, name) = name.split_once(':').unwrap_or(("", name));
+        if part.contains(':') {
+            let own = rules.overrides.entry(group.into()).or_default();
+            match name {
+                "weight" => own.weight = u32::try_from(number()).ok(),
+                "rate" => own.rate = rate(value, "/"),
+                _ => own.max_leased = Some(number()),
             }
+        } else if name == "rate" {
+            rules.rate = rate(value, "/");
+        } else {
+            rules.max_leased = Some(number());
         }
     }
     Some(Arc::new(rules))
 }
 
-/// The setting in the form of scripts: `0.5,burst=3`, or `none`.
-fn rate(value: &str) -> Option<Rate> {
-    let (per_second, burst) = value.split_once(",burst=")?;
+/// A rate: keys per second, and the burst. `None` for `none`.
+fn rate(value: &str, separator: &str) -> Option<Rate> {
+    let (per_second, burst) = value.split_once(separator)?;
     Rate::new(per_second.parse().expect("a number"), burst.parse().expect("a number"))
 }
 

@@ -138,13 +138,14 @@ impl Dice {
     }
 
     fn ending(&mut self) -> Ending {
-        match self.0.u32(0..7) {
+        match self.0.u32(0..8) {
             0 => Ending::Acked,
             1 => Ending::Done,
             2 => Ending::Nacked(self.failure()),
             3 => Ending::Expired(self.failure()),
             4 => Ending::Released,
-            5 => Ending::Rejected { error: self.maybe(Self::text), disposition: self.disposition() },
+            5 => Ending::Held { until: self.time() },
+            6 => Ending::Rejected { error: self.maybe(Self::text), disposition: self.disposition() },
             _ => Ending::Undelivered,
         }
     }
@@ -194,7 +195,7 @@ impl Dice {
     }
 
     fn event_kind(&mut self) -> EventKind {
-        match self.0.u32(0..34) {
+        match self.0.u32(0..35) {
             0 => EventKind::Appended(self.appended()),
             1 => EventKind::Queued(Queued {
                 key: self.key(),
@@ -220,7 +221,9 @@ impl Dice {
             14 => EventKind::Configured {
                 config: Arc::new(self.config()),
                 follow_set_by: self.maybe(Self::text),
+                regroups: self.0.bool(),
             },
+            33 => EventKind::Regrouped,
             15 => EventKind::Paused,
             16 => EventKind::Resumed,
             17 => EventKind::Closed { at_once: self.0.bool() },
@@ -365,12 +368,18 @@ impl Dice {
                 first: dice.token(),
             }),
             pops: self.list(|dice| (dice.token(), dice.0.u32(..))),
+            regroups: self.0.bool(),
             stops: self.list(|dice| GroupStop {
                 group: dice.maybe(Self::text),
                 paused: dice.0.bool(),
                 held_until: dice.time(),
+                debt: dice.debt(),
             }),
         }
+    }
+
+    fn debt(&mut self) -> RateDebt {
+        RateDebt { owed: self.number(), at: self.time() }
     }
 
     /// A virtual time, which has more bits than other numbers.
@@ -461,7 +470,7 @@ impl Dice {
             ]),
             settled: self.settled(),
             bucket: self.maybe(|dice| BucketLevel { tokens: dice.float(), at: dice.time() }),
-            debt: RateDebt { owed: self.number(), at: self.time() },
+            debt: self.debt(),
             groups: self.maybe(|dice| Box::new(dice.groups_state())),
             next_resync: self.maybe(Self::time),
             last_replace: self.maybe(Self::last_replace),

@@ -171,16 +171,21 @@ fn limits(number: u8) -> (Option<u64>, Option<Rate>) {
 }
 
 /// Number of settings of the groups.
-pub(super) const GROUPS: u8 = 4;
+pub(super) const GROUPS: u8 = 6;
 
 fn groups(number: u8) -> Option<Arc<GroupRules>> {
-    let own = |name: &str, weight, max_leased| (Arc::from(name), GroupOverride { weight, max_leased });
+    let limited =
+        |name: &str, weight, max_leased, rate| (Arc::from(name), GroupOverride { weight, max_leased, rate });
+    let own = |name: &str, weight, max_leased| limited(name, weight, max_leased, None);
+    let rate = |per_1000_seconds, burst| Some(Rate { per_1000_seconds, burst });
     let by_value = || GroupBy::Pointer(pointer("/v"));
-    let (by, max_leased, overrides) = match number {
+    let (by, max_leased, rate, overrides) = match number {
         0 => return None,
-        1 => (by_value(), None, vec![own("2", Some(3), None), own("x", Some(7), Some(1))]),
-        2 => (GroupBy::Source, Some(1), vec![own("", None, Some(2)), own("erp", Some(5), None)]),
-        _ => (by_value(), Some(2), vec![own("", Some(2), None), own("1", None, Some(1))]),
+        1 => (by_value(), None, None, vec![own("2", Some(3), None), own("x", Some(7), Some(1))]),
+        2 => (GroupBy::Source, Some(1), None, vec![own("", None, Some(2)), own("erp", Some(5), None)]),
+        3 => (by_value(), Some(2), None, vec![own("", Some(2), None), own("1", None, Some(1))]),
+        4 => (by_value(), None, rate(500_000, 2), vec![limited("1", None, None, rate(7_000_003, 3))]),
+        _ => (GroupBy::Source, Some(2), None, vec![limited("erp", Some(2), None, rate(1_000_000, 1))]),
     };
-    Some(Arc::new(GroupRules { by, max_leased, overrides: overrides.into_iter().collect() }))
+    Some(Arc::new(GroupRules { by, max_leased, rate, overrides: overrides.into_iter().collect() }))
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use deltaq_engine::command::{HoldScope, How, Part, Settle, Settled};
+use deltaq_engine::command::{How, Part, Settle, Settled};
 use deltaq_engine::id::Rv;
 use deltaq_engine::time::Time;
 
@@ -33,8 +33,7 @@ impl World {
                 How::Nack { delay: delay.map(Duration::from_micros), floor, error: label(error) }
             }
             Act::Release => How::Release,
-            Act::Hold { of_group, acks, length } => {
-                let scope = if of_group { HoldScope::Group } else { HoldScope::Queue };
+            Act::Hold { scope, acks, length } => {
                 How::Hold { scope, acks, length: Duration::from_micros(length) }
             }
             Act::Reject { error } => How::Reject { error: label(error) },

@@ -97,10 +97,7 @@ impl Dice {
                 .maybe(|dice| Arc::new(dice.groups()))
                 .filter(|groups| mode != Mode::Keys || matches!(groups.by, GroupBy::KeyPrefix(_))),
             max_leased: self.maybe(|dice| dice.0.u64(1..=1_000_000_000)),
-            rate: self.maybe(|dice| Rate {
-                per_1000_seconds: dice.0.u64(1..=1_000_000_000),
-                burst: dice.0.u64(1..=1_000_000),
-            }),
+            rate: self.maybe(Self::rate),
             resync_period: resync_period.filter(|_| mode != Mode::Keys),
             max_keys: self.0.usize(1..=1_000_000_000),
             max_object_bytes: self.0.usize(2..=1 << 30),
@@ -120,6 +117,10 @@ impl Dice {
         }
     }
 
+    fn rate(&mut self) -> Rate {
+        Rate { per_1000_seconds: self.0.u64(1..=1_000_000_000), burst: self.0.u64(1..=1_000_000) }
+    }
+
     fn groups(&mut self) -> GroupRules {
         let by = match self.0.u8(..3) {
             0 => GroupBy::Source,
@@ -129,10 +130,12 @@ impl Dice {
         let own = |dice: &mut Self| {
             let weight = dice.maybe(|dice| dice.0.u32(1..=1_000));
             let max_leased = dice.maybe(|dice| dice.0.u64(1..=1_000_000_000));
-            ((*dice.text()).into(), GroupOverride { weight, max_leased })
+            let rate = dice.maybe(Self::rate);
+            ((*dice.text()).into(), GroupOverride { weight, max_leased, rate })
         };
         let overrides = self.list(own).into_iter().collect();
-        GroupRules { by, max_leased: self.maybe(|dice| dice.0.u64(1..=1_000_000_000)), overrides }
+        let max_leased = self.maybe(|dice| dice.0.u64(1..=1_000_000_000));
+        GroupRules { by, max_leased, rate: self.maybe(Self::rate), overrides }
     }
 
     fn order(&mut self) -> Order {

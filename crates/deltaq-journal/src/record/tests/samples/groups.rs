@@ -5,6 +5,7 @@ use std::sync::Arc;
 use deltaq_engine::config::{GroupBy, GroupOverride, GroupRules};
 use deltaq_engine::event::{Charged, EventKind, Leased};
 use deltaq_engine::id::{Rv, Token};
+use deltaq_engine::rate::{Rate, RateDebt};
 use deltaq_engine::schedule::{GroupAccount, GroupLease, GroupStop, GroupsState};
 
 use super::{at, key};
@@ -35,7 +36,16 @@ pub(super) fn rules() -> Arc<GroupRules> {
     Arc::new(GroupRules {
         by: GroupBy::KeyPrefix("/".into()),
         max_leased: Some(20),
-        overrides: [("acme".into(), GroupOverride { weight: Some(5), max_leased: None })].into(),
+        rate: Some(Rate { per_1000_seconds: 50_000, burst: 100 }),
+        overrides: [(
+            "acme".into(),
+            GroupOverride {
+                weight: Some(5),
+                max_leased: None,
+                rate: Some(Rate { per_1000_seconds: 1, burst: 1 }),
+            },
+        )]
+        .into(),
     })
 }
 
@@ -55,6 +65,12 @@ pub(super) fn state() -> GroupsState {
         accounts: vec![account(None, 1 << 70), account(Some("acme".into()), 3)],
         leases: vec![lease],
         pops: vec![(Token::new(Rv::new(40)), 2)],
-        stops: vec![GroupStop { group: Some("acme".into()), paused: true, held_until: at(44) }],
+        regroups: true,
+        stops: vec![GroupStop {
+            group: Some("acme".into()),
+            paused: true,
+            held_until: at(44),
+            debt: RateDebt { owed: 2_500_000_000, at: at(43) },
+        }],
     }
 }
