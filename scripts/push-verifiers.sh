@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
 # Judges the signatures of pushed requests with the official verifiers of Standard Webhooks, from PyPI and from npm: each must accept every
-# request under both secrets of a rotation, and refuse it with another body, id, time or secret. Takes no arguments. DELTAQ_BIN is the server;
-# without it, target/debug/deltaq is built.
+# request under both secrets of a rotation, and refuse it with another body, id, time or secret. The SDKs of CloudEvents, also from PyPI and npm,
+# must read pushed events. Takes no arguments. DELTAQ_BIN is the server; without it, target/debug/deltaq is built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/server.sh
 . scripts/server.sh
 find_binary
 
-versions="standardwebhooks 1.1.0, 1.1.1"
+versions="standardwebhooks 1.1.0, 1.1.1, cloudevents 1.12.0, 10.0.0"
 tools=$PWD/target/push-verifiers
 if [ "$(cat "$tools/installed.txt" 2> /dev/null)" != "$versions" ]; then
     rm -rf "$tools"
     python3 -m venv "$tools/python"
-    "$tools/python/bin/pip" install --quiet --disable-pip-version-check standardwebhooks==1.1.0
-    npm install --silent --no-audit --no-fund --prefix "$tools/node" standardwebhooks@1.1.1 > /dev/null
+    "$tools/python/bin/pip" install --quiet --disable-pip-version-check standardwebhooks==1.1.0 cloudevents==1.12.0
+    npm install --silent --no-audit --no-fund --prefix "$tools/node" standardwebhooks@1.1.1 cloudevents@10.0.0 > /dev/null
     echo "$versions" > "$tools/installed.txt"
 fi
 
@@ -73,6 +73,42 @@ for queue in full thin; do
     "$binary" wait "$queue" --idle > /dev/null
 done
 
+mv "$work/requests" "$work/signed"
+"$binary" queue create events push.url="$url" push.format=cloudevents > /dev/null
+"$binary" add events '{"key":"sku-1","n":1.50,"text":"größe"}' > /dev/null
+"$binary" wait events --idle > /dev/null
+"$binary" delete events sku-1 > /dev/null
+"$binary" wait events --idle > /dev/null
+
+cat > "$work/events.py" << 'END'
+import json
+import sys
+from cloudevents.http import from_http
+
+requests = [json.loads(line) for line in open(sys.argv[1])]
+events = [from_http(request["headers"], request["body"].encode()) for request in requests]
+assert [event["type"] for event in events] == ["deltaq.item.updated", "deltaq.item.deleted"], events
+for event in events:
+    assert (event["source"], event["subject"], event["partitionkey"]) == ("/queues/events", "sku-1", "sku-1"), event
+    assert event.get_data() == {"key": "sku-1", "n": 1.5, "text": "größe"}, event
+assert events[0]["sequence"] < events[1]["sequence"] and len(events[0]["sequence"]) == 20, events
+END
+cat > "$work/events.cjs" << 'END'
+const { readFileSync } = require("node:fs");
+const [tools, requests] = process.argv.slice(2);
+const { HTTP } = require(`${tools}/node/node_modules/cloudevents`);
+const lines = readFileSync(requests, "utf8").trim().split("\n");
+const events = lines.map((line) => HTTP.toEvent(JSON.parse(line)));
+const types = events.map((event) => event.type).join();
+if (types !== "deltaq.item.updated,deltaq.item.deleted") throw new Error(types);
+for (const event of events) {
+  event.validate();
+  if (event.subject !== "sku-1" || event.data.text !== "größe") throw new Error(event.toString());
+}
+END
+"$tools/python/bin/python" "$work/events.py" "$work/requests"
+node "$work/events.cjs" "$tools" "$work/requests"
+
 cat > "$work/verify.py" << 'END'
 import json
 import sys
@@ -130,6 +166,6 @@ for (const request of lines.map((line) => JSON.parse(line))) {
 }
 expect(lines.length === 8, lines.length);
 END
-"$tools/python/bin/python" "$work/verify.py" "$work/requests" "$new" "$old" "$other"
-node "$work/verify.mjs" "$tools" "$work/requests" "$new" "$old" "$other"
-echo "the verifiers of PyPI and npm accept the signatures of 8 requests, and nothing else"
+"$tools/python/bin/python" "$work/verify.py" "$work/signed" "$new" "$old" "$other"
+node "$work/verify.mjs" "$tools" "$work/signed" "$new" "$old" "$other"
+echo "the verifiers of PyPI and npm accept the signatures of 8 requests, and nothing else; the SDKs of CloudEvents read 2 events"

@@ -8,6 +8,7 @@
 
 mod address;
 mod breaker;
+mod cloud_event;
 mod destination;
 mod policy;
 mod secret;
@@ -16,6 +17,7 @@ mod settled;
 mod verdict;
 
 pub use self::breaker::{Breaker, Failed};
+pub use self::cloud_event::CloudEvent;
 pub use self::policy::{Endpoint, Error, Policy, Refusal};
 pub use self::sender::{Answer, Call, Sender};
 pub use self::verdict::Verdict;

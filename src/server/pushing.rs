@@ -21,7 +21,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::http::wire::{pushed, pushed_bytes};
-use crate::push::{Answer, Breaker, Call, Endpoint, Policy, Sender, Verdict};
+use crate::push::{Answer, Breaker, Call, CloudEvent, Endpoint, Policy, Sender, Verdict};
 
 /// The name of the worker.
 const WORKER: &str = "push";
@@ -495,17 +495,26 @@ fn call_of(handle: &Handle, item: &Item, setting: &Push, clock: &Clock) -> Optio
     insert(KEY, utf8_percent_encode(item.key.as_str(), &UNRESERVED).to_string());
     insert(TOKEN, item.token.rv().get().to_string());
     insert(ATTEMPT, item.attempt.to_string());
-    if setting.format == PushFormat::Raw {
-        insert(TYPE, pushed.kind.to_owned());
-        insert(VERSION, pushed.version.to_string());
+    let trace = item.deltas.last().and_then(|delta| delta.provenance.trace()).map(ToString::to_string);
+    if let Some(trace) = &trace {
+        insert(TRACEPARENT, trace.clone());
     }
-    if let Some(trace) = item.deltas.last().and_then(|delta| delta.provenance.trace()) {
-        insert(TRACEPARENT, trace.to_string());
+    let id = format!("{}-{}", handle.incarnation(), pushed.version);
+    match setting.format {
+        PushFormat::Standard => {}
+        PushFormat::Raw => {
+            insert(TYPE, pushed.kind.to_owned());
+            insert(VERSION, pushed.version.to_string());
+        }
+        PushFormat::Cloudevents => CloudEvent {
+            kind: pushed.kind,
+            queue: handle.name().as_str(),
+            id: &id,
+            time: pushed.time,
+            item: Some((item.key.as_str(), pushed.version)),
+            traceparent: trace.as_deref(),
+        }
+        .write(&mut headers),
     }
-    Some(Call {
-        id: format!("{}-{}", handle.incarnation(), pushed.version),
-        timestamp: clock.wall_us() / 1_000_000,
-        headers,
-        body: pushed.body.into(),
-    })
+    Some(Call { id, timestamp: clock.wall_us() / 1_000_000, headers, body: pushed.body.into() })
 }

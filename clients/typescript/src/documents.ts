@@ -461,7 +461,7 @@ export interface Follow {
 /** The endpoint that gets the keys of a queue as requests. */
 export interface Push {
     url: string;
-    format?: "standard" | "raw" | null;
+    format?: "standard" | "raw" | "cloudevents" | null;
     payload?: "full" | "thin" | null;
     /** The names of the secrets, from the settings of the server, that sign a request. */
     secrets?: string[] | null;

@@ -208,9 +208,9 @@ impl State {
             }
             EventKind::Configured { config, follow_set_by, regroups } => {
                 self.apply_configured(config, follow_set_by.clone(), at);
-                self.set_regroups(*regroups);
+                self.note_regrouping(*regroups);
             }
-            EventKind::Regrouped => self.set_regroups(false),
+            EventKind::Regrouped => self.end_regrouping(),
             EventKind::Leased(leased) => {
                 self.note_delivery(at);
                 if let Some(charged) = &leased.charged {

@@ -10,7 +10,7 @@ impl Queue {
     /// [`Effects::overtaken`](super::Effects::overtaken), once. Returns false if there is nothing to wait for, because one of them has a newer
     /// change or has ended.
     pub fn await_change(&mut self, tokens: &[Token]) -> bool {
-        let waits = tokens.iter().all(|token| self.lease_waits_for_change(*token));
+        let waits = !tokens.is_empty() && tokens.iter().all(|token| self.lease_waits_for_change(*token));
         if waits {
             self.volatile.watched_leases.extend(tokens);
         }
@@ -28,9 +28,12 @@ impl Queue {
         match self.state().schedule.leased_at(token) {
             Some(slot) => {
                 let entry = self.state().entry(slot);
+                let lease = entry.lease();
+                let has_objects = self.state().config.rules().has_objects;
+                let again = usize::from(lease.later_change.is_some());
                 Settled::Extended {
-                    deadline: entry.lease().deadline,
-                    pending_deltas: entry.waiting.len(),
+                    deadline: lease.deadline,
+                    pending_deltas: if has_objects { entry.waiting.len() } else { again },
                     deleted: entry.is_deleted(),
                 }
             }

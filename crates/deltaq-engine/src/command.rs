@@ -36,6 +36,7 @@ mod version;
 pub use deltaq_types::HoldScope;
 pub use expected::{Expected, Versions};
 pub use follow::Taken;
+pub use groups::RegroupWalk;
 use memory::new_bytes;
 pub use resync::Seed;
 

@@ -188,11 +188,11 @@ pub enum EventKind {
         /// The name of the token that has set what the queue follows.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         follow_set_by: Option<Arc<str>>,
-        /// Whether keys have to be moved to other groups.
+        /// Whether keys have to be moved to other groups from now on.
         #[serde(default, skip_serializing_if = "is_default")]
         regroups: bool,
     },
-    /// All keys belong to the groups that the settings name.
+    /// All keys have been moved to the groups that the settings name, as far as there was room for them.
     Regrouped,
     /// No key is delivered until `Resumed`.
     Paused,

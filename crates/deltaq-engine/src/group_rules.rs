@@ -107,7 +107,8 @@ impl GroupRules {
         let rate = rate.map_err(|why| ("groups.rate.per_second", why))?;
         let own = |(name, own): (&String, &document::GroupOverride)| {
             let document::GroupOverride { weight, max_leased, rate } = *own;
-            let rate = rate.map(Rate::try_from).transpose().map_err(|why| ("groups.overrides", why))?;
+            let rate = rate.map(Rate::try_from).transpose();
+            let rate = rate.map_err(|why| ("groups.overrides", format!("{name}.rate.per_second: {why}")))?;
             Ok((Arc::from(name.as_str()), GroupOverride { weight, max_leased, rate }))
         };
         let overrides = document.overrides.iter().map(own).collect::<Result<_, _>>()?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::config::GroupAfter;
+use super::config::{GroupAfter, GroupRules};
 use super::event::{Appended, Event, EventKind, Queued};
 use super::id::{Slot, Source};
 use super::key::Key;
@@ -12,6 +12,7 @@ use super::queue::Queue;
 use super::rate::Rate;
 use super::schedule::{Group, Groups, Order};
 use super::state::State;
+use super::table::Entry;
 use super::time::Time;
 
 /// One group of a queue.
@@ -153,7 +154,8 @@ impl State {
     /// The turn of a key's group. `ahead` keys of the group are delivered before it.
     pub(super) fn turn_of_group(&self, slot: Slot, ahead: u64, now: Time) -> Option<GroupTurn> {
         let groups = self.schedule.groups.as_deref()?;
-        Some(group_turn(groups, groups.of(slot), ahead, now))
+        let from = self.hold_at(now).unwrap_or(now);
+        Some(group_turn(groups, groups.of(slot), ahead, (now, from)))
     }
 
     /// The event that moves the key of this event to another group, if the change names one.
@@ -172,26 +174,40 @@ impl State {
     }
 
     /// The event that moves a key to the group that its newest state names, if it is in another one.
-    pub(super) fn regrouped_key(&self, slot: Slot) -> Option<EventKind> {
-        let (rules, entry) = (self.config.groups.as_ref()?, self.table.at(slot)?);
-        let deltas = entry.leased.iter().chain(entry.waiting.iter());
-        let sources = deltas.filter_map(|delta| delta.provenance.source().or(delta.provenance.owner()));
-        let source = sources.last().or(entry.known.as_ref().and_then(|known| known.owner.as_ref()));
-        match rules.group(&entry.key, entry.newest_object(), source.map(Source::as_str)) {
-            GroupAfter::Is(group) => self.moved(slot, &entry.key, group),
-            GroupAfter::Same => self.moved(slot, &entry.key, None),
-        }
+    /// The second value says whether there is no room for that group.
+    pub(super) fn regrouped_key(&self, slot: Slot) -> (Option<EventKind>, bool) {
+        let entry = self.entry(slot);
+        let group = self.config.groups.as_ref().and_then(|rules| newest_group(rules, entry));
+        let groups = self.schedule.groups.as_deref();
+        let lacks_room = group.as_ref().zip(groups).is_some_and(|(name, groups)| !has_room(groups, name));
+        (self.moved(slot, &entry.key, group), lacks_room)
     }
 
     fn moved(&self, slot: Slot, key: &Key, group: Option<Arc<str>>) -> Option<EventKind> {
         let groups = self.schedule.groups.as_deref()?;
-        let group = group.filter(|name| groups.has_room(name, GROUPS_MAX));
+        let group = group.filter(|name| has_room(groups, name));
         (group.as_ref() != self.schedule.group_of(slot))
             .then(|| EventKind::Grouped { key: key.clone(), group })
     }
 }
 
-fn group_turn(groups: &Groups, group: &Group, ahead: u64, now: Time) -> GroupTurn {
+/// The group that the newest state of a key names.
+fn newest_group(rules: &GroupRules, entry: &Entry) -> Option<Arc<str>> {
+    let deltas = entry.leased.iter().chain(entry.waiting.iter());
+    let sources = deltas.filter_map(|delta| delta.provenance.source().or(delta.provenance.owner()));
+    let source = sources.last().or(entry.known.as_ref().and_then(|known| known.owner.as_ref()));
+    match rules.group(&entry.key, entry.newest_object(), source.map(Source::as_str)) {
+        GroupAfter::Is(group) => group,
+        GroupAfter::Same => None,
+    }
+}
+
+fn has_room(groups: &Groups, name: &str) -> bool {
+    groups.has_room(name, GROUPS_MAX)
+}
+
+/// The turn of a group, whose keys are delivered from the second time on at the earliest.
+fn group_turn(groups: &Groups, group: &Group, ahead: u64, (now, from): (Time, Time)) -> GroupTurn {
     let held_until = Some(group.stop.held_until).filter(|until| *until > now);
     let others = groups.weights() - if group.has_turn() { u64::from(group.weight) } else { 0 };
     GroupTurn {
@@ -201,6 +217,6 @@ fn group_turn(groups: &Groups, group: &Group, ahead: u64, now: Time) -> GroupTur
         is_full: group.is_full(),
         is_paused: group.stop.paused,
         held_until,
-        next_by_rate: group.next_by_rate(ahead, held_until.unwrap_or(now)),
+        next_by_rate: group.next_by_rate(ahead, held_until.unwrap_or(now).max(from)),
     }
 }

@@ -3,33 +3,23 @@
 use std::time::Duration;
 
 use super::queue::Queue;
-use super::schedule::{Group, Groups};
+use super::schedule::Group;
 use super::state::State;
 use super::time::Time;
 
-/// What stops the delivery of ready keys. Of several reasons, the last one counts.
+/// What stops the delivery of ready keys. Of several reasons, the one named last here counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Reason {
     /// Nothing: a pop may get them.
     Eligible,
-    /// A limit: workers hold as many keys as they may, or the rate does not let the next one through yet.
+    /// Workers hold as many keys as they may, or the rate does not let the next one through yet.
     Limited,
     Held,
     Paused,
 }
 
-/// Numbers by what stops delivery. Of several reasons, the last one counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ByReason {
-    /// Nothing stops it: a pop may get a key.
-    pub eligible: usize,
-    /// Workers hold as many keys as they may, or the rate does not let the next one through yet.
-    pub limited: usize,
-    /// A hold stops it.
-    pub held: usize,
-    /// A pause stops it.
-    pub paused: usize,
-}
+/// Numbers of what is eligible, limited, held and paused.
+pub type ByReason = [usize; 4];
 
 /// The ready keys of a queue, and its groups, by what stops them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,47 +37,23 @@ pub struct GroupCounts {
     pub with_keys: ByReason,
     /// Groups without ready keys.
     pub idle: usize,
-    /// How long the oldest ready key of the eligible groups with at most their share of the leases has been ready.
+    /// The age of the oldest ready key of the eligible groups that have at most their share of the leases; `None` if something stops the whole
+    /// queue.
     pub quiet_oldest_age: Option<Duration>,
-}
-
-impl ByReason {
-    /// The numbers in the order of their fields.
-    #[must_use]
-    pub const fn numbers(&self) -> [usize; 4] {
-        let Self { eligible, limited, held, paused } = *self;
-        [eligible, limited, held, paused]
-    }
-
-    fn with(mut self, other: &Self) -> Self {
-        self.eligible += other.eligible;
-        self.limited += other.limited;
-        self.held += other.held;
-        self.paused += other.paused;
-        self
-    }
-
-    fn of(&mut self, reason: Reason) -> &mut usize {
-        match reason {
-            Reason::Eligible => &mut self.eligible,
-            Reason::Limited => &mut self.limited,
-            Reason::Held => &mut self.held,
-            Reason::Paused => &mut self.paused,
-        }
-    }
 }
 
 impl ReadyCounts {
     /// The counts of two queues together.
     #[must_use]
     pub fn with(mut self, other: &Self) -> Self {
-        self.keys = self.keys.with(&other.keys);
+        add_each(&mut self.keys, &other.keys);
         self.groups = match (self.groups, other.groups) {
-            (Some(groups), Some(others)) => Some(GroupCounts {
-                with_keys: groups.with_keys.with(&others.with_keys),
-                idle: groups.idle + others.idle,
-                quiet_oldest_age: groups.quiet_oldest_age.max(others.quiet_oldest_age),
-            }),
+            (Some(mut groups), Some(others)) => {
+                add_each(&mut groups.with_keys, &others.with_keys);
+                groups.idle += others.idle;
+                groups.quiet_oldest_age = groups.quiet_oldest_age.max(others.quiet_oldest_age);
+                Some(groups)
+            }
             (groups, others) => groups.or(others),
         };
         self
@@ -102,24 +68,50 @@ impl Queue {
         let of_queue = state.stopped_by(now);
         let mut counts = ReadyCounts::default();
         let Some(groups) = state.schedule.groups.as_deref() else {
-            *counts.keys.of(of_queue) = state.schedule.ready_len();
+            count(&mut counts.keys, of_queue, state.schedule.ready_len());
             return counts;
         };
         let mut of_groups = GroupCounts::default();
+        let (mut eligible, mut leases, mut weights) = (Vec::new(), 0, 0);
         for group in groups.all() {
-            let keys = group.order.len();
+            let (keys, reason) = (group.order.len(), group.stopped_by(now));
             if keys == 0 {
                 of_groups.idle += 1;
-                continue;
+            } else {
+                count(&mut of_groups.with_keys, reason, 1);
+                count(&mut counts.keys, reason.max(of_queue), keys);
             }
-            let reason = group.stopped_by(now);
-            *of_groups.with_keys.of(reason) += 1;
-            *counts.keys.of(reason.max(of_queue)) += keys;
+            let is_eligible = keys > 0 && reason == Reason::Eligible;
+            if is_eligible {
+                eligible.push(group);
+            }
+            if is_eligible || group.leased > 0 {
+                leases += group.leased as u64;
+                weights += u64::from(group.weight);
+            }
         }
-        of_groups.quiet_oldest_age = state.quiet_oldest(groups, now).map(|since| now.since(since));
+        let is_quiet = |group: &&Group| group.leased as u64 * weights <= leases * u64::from(group.weight);
+        let firsts = eligible.into_iter().filter(is_quiet).filter_map(|group| group.order.first_by_rv());
+        let oldest = firsts.map(|(_, slot)| state.entry(slot).ready_position().since).min();
+        let oldest = oldest.filter(|_| of_queue == Reason::Eligible);
+        of_groups.quiet_oldest_age = oldest.map(|since| now.since(since));
         counts.groups = Some(of_groups);
         counts
     }
+}
+
+fn count(numbers: &mut ByReason, reason: Reason, more: usize) {
+    let [eligible, limited, held, paused] = numbers;
+    *match reason {
+        Reason::Eligible => eligible,
+        Reason::Limited => limited,
+        Reason::Held => held,
+        Reason::Paused => paused,
+    } += more;
+}
+
+fn add_each(numbers: &mut ByReason, more: &ByReason) {
+    numbers.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
 }
 
 impl State {
@@ -127,19 +119,6 @@ impl State {
     fn stopped_by(&self, now: Time) -> Reason {
         let rate = self.next_by_rate(0, now);
         reason(self.paused, self.held_until > now, self.is_full() || rate.is_some_and(|at| at > now))
-    }
-
-    /// Since when the oldest ready key of the eligible groups has been ready that have at most their share of the leases.
-    fn quiet_oldest(&self, groups: &Groups, now: Time) -> Option<Time> {
-        let is_eligible = |group: &Group| group.order.len() > 0 && group.stopped_by(now) == Reason::Eligible;
-        let takes_part = |group: &&Group| group.leased > 0 || is_eligible(group);
-        let (leases, weights) = groups.all().filter(takes_part).fold((0, 0), |(leases, weights), group| {
-            (leases + group.leased as u64, weights + u64::from(group.weight))
-        });
-        let is_quiet = |group: &&Group| group.leased as u64 * weights <= leases * u64::from(group.weight);
-        let quiet = groups.all().filter(|group| is_eligible(group)).filter(is_quiet);
-        let firsts = quiet.filter_map(|group| group.order.first_by_rv());
-        firsts.map(|(_, slot)| self.entry(slot).ready_position().since).min()
     }
 }
 

@@ -312,13 +312,15 @@ impl Schedule {
         self.set_failure_expiry(slot, state, None);
         let floor = state.floor();
         let at = floor.map_or(due, |floor| due.max(floor));
-        let not_before = NotBefore { at, rv, retries: true, is_floor: floor.is_some() };
+        let is_hold = state.is_held();
+        let not_before = NotBefore { at, rv, retries: true, is_floor: floor.is_some(), is_hold };
         self.update(slot, state, |state| state.set_backoff(|backoff| backoff.not_before = Some(not_before)));
     }
 
-    /// Sets the time before which only an operator makes the key ready. A delay that would end earlier is extended.
-    pub fn set_floor(&mut self, slot: Slot, state: &mut ScheduleState, floor: EventId) {
-        let not_before = NotBefore { at: floor.at, rv: floor.rv, retries: false, is_floor: true };
+    /// Sets the time before which only an operator makes the key ready, for a failure or a hold. A delay that would end earlier is extended.
+    pub fn set_floor(&mut self, slot: Slot, state: &mut ScheduleState, floor: EventId, is_hold: bool) {
+        let EventId { at, rv } = floor;
+        let not_before = NotBefore { at, rv, retries: false, is_floor: true, is_hold };
         self.update(slot, state, |state| {
             state.set_backoff(|backoff| {
                 backoff.not_before = Some(not_before);

@@ -95,13 +95,13 @@ pub(super) async fn run(handle: Arc<Handle>) {
         let sleep = next.map(|next| handle.until(next));
         tokio::select! {
             biased;
-            // This branch comes first, because requests may never end. A part of the work is done each time.
+            // These branches come first, because requests may never end. A part of the work is done each time.
             () = ended(&mut building) => building = None,
+            () = ended(&mut regrouping) => regrouping = None,
             () = handle.leftovers.woken() => {}
             () = tokio::time::sleep(sleep.unwrap_or_default()), if sleep.is_some() => {}
             _ = commit.clone().unwrap_or_default().wait(), if commit.is_some() => {}
             () = ended(&mut resync) => resync = None,
-            () = ended(&mut regrouping) => regrouping = None,
             () = handle.shutdown().draining().cancelled() => return,
         }
     }
@@ -118,7 +118,7 @@ async fn ended(work: &mut Option<BoxFuture<'_, ()>>) {
 async fn run_regroup(handle: &Arc<Handle>) {
     let regrouped = AssertUnwindSafe(handle.regroup()).catch_unwind().await;
     if let Ok(Err(error)) = regrouped
-        && error != Error::QueueDeleted
+        && !matches!(error, Error::QueueDeleted | Error::NotOwner)
     {
         tracing::warn!(queue = %handle.name(), %error, "the keys of the queue have not been moved to their groups; this is tried again");
         tokio::time::sleep(REGROUP_WAIT).await;

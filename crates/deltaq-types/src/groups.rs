@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
@@ -91,14 +92,21 @@ fn overrides<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, GroupOverride>, D::Error> {
     let expected = format!(
-        r#"at most {GROUP_OVERRIDES_MAX} names of at most {GROUP_BYTES_MAX} bytes, each with a weight from 1 to 1000, max_leased from 1 and a rate, such as {{"acme":{{"weight":5}}}}"#
+        r#"at most {GROUP_OVERRIDES_MAX} names of at most {GROUP_BYTES_MAX} bytes, each with any of weight, max_leased and rate, such as {{"acme":{{"weight":5}}}}"#
     );
-    range::whole_value(deserializer, &expected, |value| {
-        let overrides: BTreeMap<String, GroupOverride> = serde_json::from_value(value).ok()?;
-        let is_allowed = overrides.len() <= GROUP_OVERRIDES_MAX
-            && overrides.keys().all(|name| name.len() <= GROUP_BYTES_MAX);
-        is_allowed.then_some(overrides)
-    })
+    let texts = range::whole_value(deserializer, &expected, |value| {
+        let texts: BTreeMap<String, serde_json::Value> = serde_json::from_value(value).ok()?;
+        let is_allowed =
+            texts.len() <= GROUP_OVERRIDES_MAX && texts.keys().all(|name| name.len() <= GROUP_BYTES_MAX);
+        is_allowed.then_some(texts)
+    })?;
+    let mut overrides = BTreeMap::new();
+    for (name, text) in texts {
+        let own = serde_json::from_value(text)
+            .map_err(|error| D::Error::custom(format!("invalid settings of the group {name:?}: {error}")))?;
+        overrides.insert(name, own);
+    }
+    Ok(overrides)
 }
 
 /// The groups of a queue.

@@ -80,6 +80,8 @@ pub enum PushFormat {
     Standard,
     /// The newest object is the body.
     Raw,
+    /// CloudEvents 1.0 in binary mode: attributes in headers, and the newest object as the body.
+    Cloudevents,
 }
 
 /// What the body of a pushed request has.

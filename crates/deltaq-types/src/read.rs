@@ -180,7 +180,7 @@ pub struct ItemDocument {
     /// The source that owns the key.
     #[schema(required = true)]
     pub source: Option<String>,
-    /// Of a single key, with `with=diff`: the operations that turn the object that was acknowledged last into the newest
+    /// With `with=diff`: the operations that turn the object that was acknowledged last into the newest
     /// one. It is null if there is no acknowledged object or no change, if the newest change is a deletion, and if the
     /// difference is too large.
     #[serde(default, skip_serializing_if = "Difference::is_absent")]

@@ -335,6 +335,7 @@ pub struct PriorityOrder {
 
 /// How many keys are delivered per second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct DeliveryRate {
     /// Keys per second, from 0.001 to 1,000,000 with at most 3 decimal places.
     #[serde(serialize_with = "range::write_number", deserialize_with = "range::thousandths::<1_000_000, _>")]

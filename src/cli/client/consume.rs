@@ -151,7 +151,7 @@ macro_rules! settling {
 settling! {
     /// `deltaq ack`.
     Ack "ack" {
-        /// Deliver nothing of the scope for this time, such as 30s, at most 1h.
+        /// Deliver nothing of the queue, or of --hold-scope, for this time, such as 30s, at most 1h.
         hold "DURATION" DurationText => hold;
         [
             /// Keep the lease for the changes after those of --through.
@@ -162,8 +162,8 @@ settling! {
             through
         )
         {
-            /// What --hold concerns: the queue, or the group of the key [default: queue].
-            hold_scope ["queue", "group"]
+            /// What --hold concerns: the queue, the group of the key, or with --through the key alone [default: queue].
+            hold_scope ["queue", "group", "key"]
         }
     }
     /// `deltaq done`.
@@ -188,7 +188,7 @@ settling! {
     }
     /// `deltaq release`.
     Release "release" {
-        /// Deliver nothing of the scope for this time, such as 30s, at most 1h.
+        /// Deliver nothing of the queue, or of --hold-scope, for this time, such as 30s, at most 1h.
         hold "DURATION" DurationText => hold;
         (
             /// Acknowledge the changes up to the delta with this resource_version; only the others return.

@@ -302,7 +302,8 @@ impl RequestContext {
     /// Returns the permit of a pop or a settle while the server waits for its body, so that stalled bodies do not
     /// stop other workers. Returns whether the permit must be acquired again.
     pub(in crate::http) fn release_permit_of_worker(&self) -> bool {
-        matches!(self.applicant().class, Class::Pop | Class::Settle) && self.take_permit().is_some()
+        let class = self.operation().map(|operation| operation.class);
+        matches!(class, Some(Class::Pop | Class::Settle)) && self.take_permit().is_some()
     }
 
     /// Counts bytes of the body, until they are released or the request ends.

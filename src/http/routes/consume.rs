@@ -40,6 +40,8 @@ use crate::http::wire::{self, With, popped, popped_bytes};
 
 /// Maximum number of keys in one forget, promote, redrive or discard.
 const KEYS_MAX: usize = 10_000;
+/// Maximum number of leases in an extension that waits for a newer change.
+const WAITING_LEASES_MAX: usize = 100;
 /// A reply of at least this size in bytes is rendered on a blocking thread, because it would delay the other
 /// connections of the thread.
 const LARGE_REPLY_BYTES: usize = 256 << 10;
@@ -250,6 +252,11 @@ async fn settle_one_way(
     if context.is_undelivered {
         handle.reclaim(leases.iter().map(|lease| handle.token(&lease.lease_id)));
         return Ok(context.reply(SettledList { settled: Vec::new(), stale: 0 }));
+    }
+    if until_changed.is_some() && leases.len() > WAITING_LEASES_MAX {
+        let detail = format!("a call waits for changes of at most {WAITING_LEASES_MAX} leases");
+        let problem = Problem::new(Code::InvalidRequest, detail).with("field", "lease_ids");
+        return Err(problem.with("limit", WAITING_LEASES_MAX));
     }
     let hows = vec![how; leases.len()];
     let list = settle_all(&state, &handle, leases, hows).await?;

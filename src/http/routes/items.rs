@@ -72,15 +72,6 @@ struct Shown {
     diff: Option<ArrayKeys>,
 }
 
-/// Whether the parameter `with` asks for differences.
-fn wants_diff(params: &Params) -> Result<bool, Problem> {
-    match params.text("with") {
-        None => Ok(false),
-        Some("diff") => Ok(true),
-        Some(other) => Err(wrong("with", &format!("it takes \"diff\", not {}", Excerpt(other)))),
-    }
-}
-
 impl Shown {
     /// What the list shows of these keys.
     async fn of(
@@ -97,6 +88,15 @@ impl Shown {
             keys.iter().map(document).collect()
         };
         rendered(bytes, context, render).await
+    }
+}
+
+/// Whether the parameter `with` asks for differences.
+fn wants_diff(params: &Params) -> Result<bool, Problem> {
+    match params.text("with") {
+        None => Ok(false),
+        Some("diff") => Ok(true),
+        Some(other) => Err(wrong("with", &format!("it takes \"diff\", not {}", Excerpt(other)))),
     }
 }
 
@@ -187,7 +187,7 @@ async fn item_page(
 
 /// The page with one key, or none if the queue does not have the key or the filter excludes it.
 async fn item_page_of(
-    handle: &Handle,
+    handle: &Arc<Handle>,
     key: &Key,
     filter: &ItemFilter,
     shown: &Arc<Shown>,

@@ -12,7 +12,7 @@ use crate::http::problem::{Code, Problem};
 use crate::http::reply::Json;
 use crate::http::request::call::QueueCall;
 use crate::http::wire;
-use crate::push::{Answer, Call};
+use crate::push::{Answer, Call, CloudEvent};
 
 /// The type of a test request.
 const TYPE: &str = "deltaq.test";
@@ -36,20 +36,22 @@ pub(in crate::http) async fn test(call: QueueCall) -> Result<Json<PushTestDocume
     };
     let endpoint = state.push.endpoint(name.as_str(), &setting).map_err(not_permitted)?;
     let now_us = state.clock.wall_us();
-    let body = json!({
-        "type": TYPE, "timestamp": Timestamp::from_micros(now_us), "data": { "queue": name.as_str() },
-    });
+    let (time, data) = (Timestamp::from_micros(now_us), json!({ "queue": name.as_str() }));
+    let id = format!("{}-test-{now_us}", handle.incarnation());
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if setting.format == PushFormat::Raw {
         headers.insert(HeaderName::from_static("deltaq-type"), HeaderValue::from_static(TYPE));
     }
-    let request = Call {
-        id: format!("{}-test-{now_us}", handle.incarnation()),
-        timestamp: now_us / 1_000_000,
-        headers,
-        body: body.to_string().into(),
+    let body = if setting.format == PushFormat::Cloudevents {
+        let event =
+            CloudEvent { kind: TYPE, queue: name.as_str(), id: &id, time, item: None, traceparent: None };
+        event.write(&mut headers);
+        data
+    } else {
+        json!({ "type": TYPE, "timestamp": time, "data": data })
     };
+    let request = Call { id, timestamp: now_us / 1_000_000, headers, body: body.to_string().into() };
     let began = Instant::now();
     let answer = tokio::select! {
         biased;

@@ -105,8 +105,7 @@ fn reason(state: &KeyState, explanation: &Explanation, moment: Moment) -> (HoldR
             "it is delayed, and the queue is closed, so the delay does not end".to_owned(),
         ),
         (Place::Idle, Some(due)) => {
-            let is_held = schedule.failures == 0 && schedule.backoff_end().is_some();
-            if let Some(floor) = floor.filter(|_| is_held) {
+            if let Some(floor) = floor.filter(|_| schedule.is_held()) {
                 let sentence = format!("a worker has asked that it is not delivered until {floor}");
                 (HoldReason::KeyHeld, sentence + &again)
             } else if schedule.failures > 0 {

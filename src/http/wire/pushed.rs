@@ -4,7 +4,7 @@ use deltaq_engine::command::Item;
 use deltaq_engine::delta::{Delta, DeltaKind};
 use deltaq_engine::lives::Lives;
 use deltaq_service::Moment;
-use deltaq_types::{Push, PushFormat, PushPayload};
+use deltaq_types::{Push, PushFormat, PushPayload, Timestamp};
 
 use super::popped::{With, item_text, popped_bytes};
 
@@ -17,6 +17,8 @@ pub struct Pushed {
     pub kind: &'static str,
     /// The version of the newest delta.
     pub version: u64,
+    /// The time of the newest delta.
+    pub time: Timestamp,
 }
 
 /// The approximate length of the body, in bytes.
@@ -32,18 +34,21 @@ pub fn pushed(lives: &Lives, item: &Item, push: &Push, moment: Moment) -> Option
     let kind = kind(newest);
     let version = newest.rv.get();
     let body = match (push.format, push.payload) {
-        (PushFormat::Raw, _) => newest.object.as_str().to_owned(),
+        (PushFormat::Raw, _) | (PushFormat::Cloudevents, PushPayload::Full) => {
+            newest.object.as_str().to_owned()
+        }
+        (PushFormat::Cloudevents, PushPayload::Thin) => thin(item, newest),
         (PushFormat::Standard, PushPayload::Full) => {
             envelope(kind, newest, moment, &item_text(lives, item, moment))
         }
-        (PushFormat::Standard, PushPayload::Thin) => {
-            let data = serde_json::json!({
-                "key": item.key.as_str(), "type": newest.kind.as_str(), "resource_version": version,
-            });
-            envelope(kind, newest, moment, &data.to_string())
-        }
+        (PushFormat::Standard, PushPayload::Thin) => envelope(kind, newest, moment, &thin(item, newest)),
     };
-    Some(Pushed { body, kind, version })
+    Some(Pushed { body, kind, version, time: super::timestamp(moment.wall(newest.queued_at)) })
+}
+
+fn thin(item: &Item, newest: &Delta) -> String {
+    let (key, kind, version) = (item.key.as_str(), newest.kind.as_str(), newest.rv.get());
+    serde_json::json!({"key": key, "type": kind, "resource_version": version}).to_string()
 }
 
 fn kind(newest: &Delta) -> &'static str {

@@ -39,13 +39,13 @@ pub trait Selectable {
 }
 
 macro_rules! selectable {
-    ($document:ident, [$($object:literal),*]: $($name:literal $field:ident)*) => {
+    ($document:ident, [$($object:literal),*]: $($name:literal $field:ident $(unless $absent:ident)?)*) => {
         impl Selectable for $document {
             const FIELDS: &'static [&'static str] = &[$($name),*];
             const OBJECTS: &'static [&'static str] = &[$($object),*];
 
             fn write<M: SerializeMap>(&self, fields: Fields, map: &mut M) -> Result<(), M::Error> {
-                $(if fields.has::<Self>($name) {
+                $(if fields.has::<Self>($name) $(&& !self.$field.$absent())? {
                     map.serialize_entry($name, &self.$field)?;
                 })*
                 Ok(())
@@ -65,6 +65,8 @@ selectable! { ItemDocument, ["deltas", "leased_deltas"]:
     "last_error" last_error
     "due_at" due_at
     "source" source
+    "diff" diff unless is_absent
+    "diff_omitted" diff_omitted unless is_none
 }
 
 selectable! { QueueDocument, []:

@@ -358,14 +358,15 @@ fn check_push(config: &Config) -> Result<(), Problem> {
         PushFormat::Standard if push.secrets.is_empty() => {
             let why = "the format standard needs a secret, because its receivers verify the signature";
             let problem = Problem::invalid_setting("push.secrets", why);
-            Err(problem.hint("name a secret of the server's setting push.secrets, or use the format raw"))
+            Err(problem.hint(
+                "name a secret of the server's setting push.secrets, or use the format raw or cloudevents",
+            ))
         }
         PushFormat::Raw if push.payload == PushPayload::Thin => {
             let why = "the body of the format raw is the object";
-            Err(Problem::invalid_setting("push.payload", why)
-                .hint("use the payload full, or the format standard"))
+            Err(Problem::invalid_setting("push.payload", why).hint("use the payload full, or another format"))
         }
-        PushFormat::Standard | PushFormat::Raw => Ok(()),
+        PushFormat::Standard | PushFormat::Raw | PushFormat::Cloudevents => Ok(()),
     }
 }
 

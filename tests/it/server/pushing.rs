@@ -16,6 +16,7 @@ use crate::harness::receiver::{Hook, Receiver};
 use crate::harness::{Service, within};
 
 mod answers;
+mod formats;
 mod outage;
 
 /// A secret, and another one that no queue of these tests may use.
@@ -162,29 +163,6 @@ async fn a_request_has_the_headers_of_the_setting() {
         let detail = refused["detail"].as_str().expect("text");
         assert!(detail.contains("push.headers") && detail.contains(name) && detail.contains(why), "{detail}");
     }
-}
-
-#[tokio::test]
-async fn the_formats_and_payloads() {
-    let (service, _folder) = service().await;
-    let mut receiver = Receiver::start().await;
-    pushing(&service, &receiver, json!({"payload": "thin"})).await;
-    service.post(&format!("{QUEUE}/add"), &object("a")).await.ok();
-    let hook = receiver.next().await;
-    let data = hook.json()["data"].take();
-    let version = data["resource_version"].as_u64().expect("a number");
-    assert_eq!(data, json!({"key": "a", "type": "Added", "resource_version": version}));
-    hook.answer(200, "").await;
-    reaches(&service, "/known", json!(1)).await;
-
-    pushing(&service, &receiver, json!({"format": "raw", "secrets": []})).await;
-    service.post(&format!("{QUEUE}/update"), &json!({"key": "a", "n": 1.0e0})).await.ok();
-    let hook = receiver.next().await;
-    assert_eq!(hook.body, br#"{"key":"a","n":1.0}"#);
-    assert_eq!(hook.header("deltaq-type"), "deltaq.item.updated");
-    assert!(hook.header("deltaq-resource-version").parse::<u64>().expect("a number") > version);
-    assert!(!hook.headers.iter().any(|(name, _)| name == "webhook-signature"));
-    hook.answer(200, "").await;
 }
 
 #[tokio::test]

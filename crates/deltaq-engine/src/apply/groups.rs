@@ -46,7 +46,7 @@ impl State {
         }
     }
 
-    /// Applies the setting `groups`. Without it before, all keys belong to the group without a name until their next change.
+    /// Applies the setting `groups`. Without it before, all keys belong to the group without a name until they are moved.
     pub(super) fn change_groups(&mut self, rules: Option<&Arc<GroupRules>>, at: Time) {
         match (&mut self.schedule.groups, rules) {
             (groups, None) => *groups = None,
@@ -65,10 +65,18 @@ impl State {
         }
     }
 
-    /// Records whether keys have to be moved to other groups.
-    pub(super) fn set_regroups(&mut self, regroups: bool) {
+    /// Records whether keys have to be moved to other groups from now on.
+    pub(super) fn note_regrouping(&mut self, begins: bool) {
+        let rv = self.rv;
+        if let Some(groups) = self.schedule.groups.as_mut().filter(|_| begins) {
+            groups.regroups_since = Some(rv);
+        }
+    }
+
+    /// Records that all keys have been moved.
+    pub(super) fn end_regrouping(&mut self) {
         if let Some(groups) = &mut self.schedule.groups {
-            groups.regroups = regroups;
+            groups.regroups_since = None;
         }
     }
 

@@ -57,7 +57,7 @@ impl State {
                 applied.got_work = self.schedule.settle_to_tail(slot, schedule_state, position);
             }
             Ending::Held { until } => {
-                self.schedule.set_floor(slot, schedule_state, EventId { rv: id.rv, at: *until });
+                self.schedule.set_floor(slot, schedule_state, EventId { rv: id.rv, at: *until }, true);
                 applied.got_work = self.apply_disposition(slot, Disposition::Wait { due: *until }, id)?;
             }
             Ending::Rejected { error, disposition } => {
@@ -136,7 +136,7 @@ impl State {
         schedule_state.failures = schedule_state.failures.saturating_add(1);
         schedule_state.set_last_error(failure.error.clone());
         if let Some(floor) = failure.floor {
-            self.schedule.set_floor(slot, schedule_state, EventId { rv: id.rv, at: floor });
+            self.schedule.set_floor(slot, schedule_state, EventId { rv: id.rv, at: floor }, false);
         }
         self.apply_disposition(slot, failure.disposition, id)
     }

@@ -39,7 +39,7 @@ impl Queue {
                 // The versions of the calls and those of the list are no longer comparable.
                 self.volatile.replace_jobs.iter_mut().for_each(|job| job.versions_decide = false);
             }
-            let regroups = self.regroups_after(config.groups.as_deref());
+            let regroups = self.regroups_for(config.groups.as_deref());
             self.emit(now, EventKind::Configured { config, follow_set_by, regroups });
         }
         Ok(())

@@ -207,7 +207,10 @@ impl Queue {
             How::Nack { delay, floor, error } => {
                 Ending::Nacked(self.failed(now, slot, *delay, *floor, error.as_ref()))
             }
-            How::Hold { scope: HoldScope::Key, acks: false, length } if !length.is_zero() => {
+            // A closed queue in mode keys waits for no delay, so it would lose a key that waits.
+            How::Hold { scope: HoldScope::Key, acks: false, length }
+                if !length.is_zero() && !self.state().freezes_delays() =>
+            {
                 Ending::Held { until: hold_end(now, *length) }
             }
             How::Release | How::Hold { acks: false, .. } => Ending::Released,

@@ -1,4 +1,4 @@
-//! Decisions on what stops the delivery of a group.
+//! Decisions on groups: what stops their delivery, and which keys move to another one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,11 +9,27 @@ use super::consume::hold_end;
 use super::{How, Progress};
 use crate::event::EventKind;
 use crate::group_rules::GroupRules;
-use crate::id::{Slot, Token};
+use crate::id::{Rv, Slot, Token};
 use crate::limits::GROUPS_MAX;
+use crate::object::Object;
 use crate::queue::Queue;
 use crate::scan::ScanCursor;
 use crate::time::Time;
+
+/// How many bytes of objects a step looks at, besides the last object.
+const REGROUP_BYTES: usize = 64 << 10;
+
+/// The progress of a walk over all keys that moves them to other groups.
+#[derive(Clone, Debug, Default)]
+pub struct RegroupWalk {
+    scan: ScanCursor,
+    /// The change of the settings that the walk follows.
+    since: Option<Rv>,
+    moved: u64,
+    /// Whether this walk has moved a key, and whether there was no room for a group.
+    moves: bool,
+    lacks_room: bool,
+}
 
 impl Queue {
     /// Pauses or resumes the delivery of a group. The empty name is that of the group without a name. A resume also ends a hold of the group.
@@ -39,38 +55,60 @@ impl Queue {
     /// Whether keys have to be moved to other groups after a change of the settings. [`regroup_step`](Self::regroup_step) moves them.
     #[must_use]
     pub fn must_regroup(&self) -> bool {
-        self.state().schedule.groups.as_deref().is_some_and(|groups| groups.regroups)
+        self.regroups_since().is_some()
     }
 
-    /// Moves keys to the groups that the settings name. They keep their arrivals, and until then are in the groups in which they were. Returns the
-    /// number of the moved keys.
-    pub fn regroup_step(&mut self, now: Time, cursor: &mut ScanCursor, budget: usize) -> Progress<u64> {
+    /// The event that has changed what names the groups, while keys have to be moved.
+    fn regroups_since(&self) -> Option<Rv> {
+        self.state().schedule.groups.as_deref()?.regroups_since
+    }
+
+    /// Moves keys to the groups that the settings name. They keep their arrivals, and until then are in the groups in which they were. A step
+    /// looks at no more than `budget` keys, and at few large objects. Returns the number of the moved keys.
+    pub fn regroup_step(&mut self, now: Time, walk: &mut RegroupWalk, budget: usize) -> Progress<u64> {
         let now = self.advance(now);
-        if !self.must_regroup() {
-            return Progress::Done(cursor.keys);
+        let Some(since) = self.regroups_since() else { return Progress::Done(walk.moved) };
+        if walk.since != Some(since) {
+            // The settings have changed again.
+            *walk = RegroupWalk { since: Some(since), moved: walk.moved, ..RegroupWalk::default() };
         }
-        for slot in cursor.next_slots(self.state(), budget, |_| true) {
-            if let Some(grouped) = self.state().regrouped_key(slot) {
+        let mut bytes = 0;
+        for _ in 0..budget {
+            let Some(slot) = walk.scan.next_slots(self.state(), 1, |_| true).pop() else {
+                return self.end_walk(now, walk);
+            };
+            bytes += self.state().entry(slot).newest_object().map_or(0, Object::bytes);
+            let (grouped, lacks_room) = self.state().regrouped_key(slot);
+            walk.lacks_room |= lacks_room;
+            if let Some(grouped) = grouped {
                 self.emit_at(now, Some(slot), grouped);
-                cursor.keys += 1;
+                walk.moves = true;
+                walk.moved += 1;
+            }
+            if bytes > REGROUP_BYTES {
+                break;
             }
         }
-        if cursor.is_under_way() {
+        Progress::More
+    }
+
+    /// Ends a walk over all keys. Another one follows if there was no room for a group, and keys have left other groups meanwhile.
+    fn end_walk(&mut self, now: Time, walk: &mut RegroupWalk) -> Progress<u64> {
+        if std::mem::take(&mut walk.moves) & std::mem::take(&mut walk.lacks_room) {
             return Progress::More;
         }
         self.emit(now, EventKind::Regrouped);
-        Progress::Done(cursor.keys)
+        Progress::Done(walk.moved)
     }
 
-    /// Whether keys have to be moved once the queue has these groups: the setting names the groups in another way, or keys are still being moved.
-    pub(super) fn regroups_after(&self, next: Option<&GroupRules>) -> bool {
+    /// Whether keys have to be moved because the queue gets groups that are named in another way.
+    pub(super) fn regroups_for(&self, next: Option<&GroupRules>) -> bool {
         let before = self.state().config.groups.as_deref();
         let is_same = before.map(|before| &before.by) == next.map(|next| &next.by);
-        let moves = if is_same { self.must_regroup() } else { self.state().table.len() > 0 };
-        next.is_some() && moves
+        next.is_some() && !is_same && self.state().table.len() > 0
     }
 
-    /// Lets groups have turns again whose holds have ended. This changes no state.
+    /// Lets groups have turns again whose holds have ended or whose rates allow it. This changes no state.
     #[inline]
     pub fn wake_groups(&mut self, now: Time) {
         if let Some(groups) = self.groups_mut() {

@@ -6,7 +6,7 @@
 //! had nothing to deliver saves no credit.
 //!
 //! A group without leases whose virtual time is behind that of the queue has an *even* account: it differs in nothing from a new group.
-//! A group is forgotten when its account is even and no key belongs to it.
+//! A group is forgotten when its account is even, no key belongs to it, and it has no pause, no hold and no debt.
 //!
 //! The accounts are a function of the events `leased` and `settled`, whatever keys the queue has by then: a replay from a checkpoint
 //! sees some keys in a later state. What is leased is therefore kept here for each lease, and not counted from the keys.
@@ -50,8 +50,8 @@ impl GroupId {
 #[derive(Debug)]
 pub(crate) struct Groups {
     rules: Arc<GroupRules>,
-    /// Whether keys have to be moved, because the setting names the groups in another way than before.
-    pub(crate) regroups: bool,
+    /// The event since which the setting names the groups in another way, while keys have to be moved.
+    pub(crate) regroups_since: Option<Rv>,
     /// The groups of the slots. Slots behind the end belong to the group without a name.
     of: Vec<GroupId>,
     list: Vec<Group>,
@@ -126,7 +126,7 @@ impl Groups {
         let unnamed = Group { order, ..Self::group(&rules, None) };
         let mut groups = Self {
             rules,
-            regroups: false,
+            regroups_since: None,
             of: Vec::new(),
             list: vec![unnamed],
             free: Vec::new(),
@@ -154,6 +154,9 @@ impl Groups {
 
     /// Changes the weights and the limits.
     pub(crate) fn configure(&mut self, rules: &Arc<GroupRules>, at: Time) {
+        if self.rules.by != rules.by {
+            self.regroups_since = None;
+        }
         self.rules = rules.clone();
         let ids: Vec<GroupId> = self.ids.values().copied().chain([GroupId::default()]).collect();
         for id in ids {

@@ -114,6 +114,9 @@ pub struct NotBefore {
     /// Whether it is a floor: until its end no change delivers the key.
     #[serde(default, skip_serializing_if = "is_default")]
     pub is_floor: bool,
+    /// Whether the floor is a hold of the key.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub is_hold: bool,
 }
 
 /// The stored forms of a [`NotBefore`]. Older checkpoints have only the time of a floor.
@@ -127,6 +130,8 @@ enum StoredNotBefore {
         retries: bool,
         #[serde(default)]
         is_floor: bool,
+        #[serde(default)]
+        is_hold: bool,
     },
     Floor(Time),
 }
@@ -134,8 +139,12 @@ enum StoredNotBefore {
 impl From<StoredNotBefore> for NotBefore {
     fn from(stored: StoredNotBefore) -> Self {
         match stored {
-            StoredNotBefore::Complete { at, rv, retries, is_floor } => Self { at, rv, retries, is_floor },
-            StoredNotBefore::Floor(at) => Self { at, rv: Rv::ZERO, retries: false, is_floor: true },
+            StoredNotBefore::Complete { at, rv, retries, is_floor, is_hold } => {
+                Self { at, rv, retries, is_floor, is_hold }
+            }
+            StoredNotBefore::Floor(at) => {
+                Self { at, rv: Rv::ZERO, retries: false, is_floor: true, is_hold: false }
+            }
         }
     }
 }
@@ -236,6 +245,12 @@ impl ScheduleState {
     #[must_use]
     pub fn floor(&self) -> Option<Time> {
         self.not_before().filter(|not_before| not_before.is_floor).map(|floor| floor.at)
+    }
+
+    /// Whether a worker has asked that the key is not delivered for a time.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.not_before().is_some_and(|not_before| not_before.is_hold)
     }
 
     /// When the key's backoff ends.

@@ -16,7 +16,7 @@ use deltaq_types::{Mode, PauseReason};
 
 mod debounce;
 mod events;
-mod groups;
+pub(crate) mod groups;
 mod leases;
 mod limits;
 mod objects;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use deltaq_engine::command::{
-    Call, Expected, FailureState, Produced, Progress, Purged, Replace, Replaced, SelectedKeys, Settle,
-    Settled,
+    Call, Expected, FailureState, Produced, Progress, Purged, RegroupWalk, Replace, Replaced, SelectedKeys,
+    Settle, Settled,
 };
 use deltaq_engine::config::Config;
 use deltaq_engine::id::{Rv, Sequence, Source};
@@ -179,8 +179,8 @@ impl Handle {
     /// # Errors
     /// [`Error::QueueDeleted`] or [`Error::Journal`].
     pub(crate) async fn regroup(self: &Arc<Self>) -> Result<u64, Error> {
-        let mut cursor = ScanCursor::default();
-        self.long_command(move |queue, now| Ok(queue.regroup_step(now, &mut cursor, STEP_KEYS))).await
+        let mut walk = RegroupWalk::default();
+        self.long_command(move |queue, now| Ok(queue.regroup_step(now, &mut walk, STEP_KEYS))).await
     }
 
     /// Stops or resumes the delivery of a group. Returns false if there is no such group and no room for it.

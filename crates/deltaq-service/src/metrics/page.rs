@@ -96,7 +96,7 @@ const FAMILIES: [Family; 22] = [
     ),
     family(
         "deltaq_ready_keys",
-        Kind::Gauges("reason", &STOPS, |gauges| gauges.ready.keys.numbers().into()),
+        Kind::Gauges("reason", &STOPS, |gauges| gauges.ready.keys.into()),
         "Ready keys by what stops their delivery: eligible (nothing), limited, held, paused.",
     ),
     family(
@@ -207,7 +207,7 @@ const GROUP_FAMILIES: [Family; 2] = [
         "deltaq_groups",
         Kind::Gauges("state", &GROUP_STATES, |gauges| {
             let groups = gauges.ready.groups.unwrap_or_default();
-            groups.with_keys.numbers().into_iter().chain([groups.idle]).collect()
+            groups.with_keys.into_iter().chain([groups.idle]).collect()
         }),
         "Groups with ready keys, by what stops their delivery: eligible (nothing), limited, held, paused; and idle groups.",
     ),
@@ -217,7 +217,7 @@ const GROUP_FAMILIES: [Family; 2] = [
             let oldest = gauges.ready.groups.and_then(|groups| groups.quiet_oldest_age);
             oldest.unwrap_or_default().as_secs_f64()
         }),
-        "How long the oldest ready key of the eligible groups with at most their share of the leases has been ready.",
+        "The age of the oldest ready key of the eligible groups that have at most their share of the leases.",
     ),
 ];
 

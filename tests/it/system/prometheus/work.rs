@@ -100,7 +100,8 @@ impl Caller {
 /// Makes all kinds of produce and consume calls.
 fn mixed(caller: &mut Caller, round: usize) {
     if round == 0 {
-        caller.ok("PUT", "/v1/queues/mixed", &json!({"max_deltas_per_key": 2}));
+        let groups = json!({"by": {"key_prefix": "-"}});
+        caller.ok("PUT", "/v1/queues/mixed", &json!({"max_deltas_per_key": 2, "groups": groups}));
         caller.ok("PUT", "/v1/queues/full", &json!({"max_keys": 1}));
         caller.ok("PUT", "/v1/queues/unfed", &json!({}));
         caller.post("asleep/add", &json!([{"key": "a"}, {"key": "b"}]));

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Group, GroupId, Groups, Stop};
 use crate::group_rules::GroupRules;
-use crate::id::Token;
+use crate::id::{Rv, Token};
 use crate::omit::is_default;
 use crate::rate::RateDebt;
 use crate::schedule::Order;
@@ -106,9 +106,9 @@ pub struct GroupsState {
     /// The number of keys of each pop of several keys that has live leases, by the first of its leases.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pops: Vec<(Token, u32)>,
-    /// Whether keys have to be moved to other groups.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub regroups: bool,
+    /// The event since which keys have to be moved to other groups.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub regroups_since: Option<Rv>,
     /// The groups that are paused or held or owe to their rate, in the order of the accounts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stops: Vec<GroupStop>,
@@ -189,7 +189,7 @@ impl Groups {
             accounts: uneven.map(account).collect(),
             leases: self.leases.iter().map(lease).collect(),
             pops: self.pops.iter().map(|(first, pop)| (*first, pop.keys)).collect(),
-            regroups: self.regroups,
+            regroups_since: self.regroups_since,
             stops: self.all().filter(|group| group.stop != Stop::default()).map(stop).collect(),
         }
     }
@@ -197,7 +197,8 @@ impl Groups {
     /// The groups of a queue whose keys are not restored yet.
     pub(crate) fn restore(rules: Arc<GroupRules>, from: GroupsState) -> Self {
         let mut groups = Self::new(rules, Order::default());
-        (groups.system, groups.mean_us, groups.regroups) = (from.system, from.mean_us, from.regroups);
+        (groups.system, groups.mean_us) = (from.system, from.mean_us);
+        groups.regroups_since = from.regroups_since;
         for (first, keys) in from.pops {
             groups.pops.insert(first, Pop { keys, live: 0 });
         }

@@ -7,7 +7,7 @@ use deltaq_engine::config::{Config, GroupBy};
 use serde_json::value::RawValue;
 
 use super::limits::{arrival_after, arrival_at, lets_through};
-use super::{Content, Item, Label, Micros, Model, Name, OBJECTS, Place};
+use super::{Content, Item, Label, Micros, Model, Name, OBJECTS, Place, Step};
 
 /// A group; `None` is that without a name.
 type Group = Option<String>;
@@ -28,8 +28,16 @@ pub(crate) struct Groups {
     held: BTreeMap<Group, Micros>,
     /// The theoretical arrival of the next key of each group.
     arrivals: BTreeMap<Group, u128>,
-    /// Whether keys have to be moved, because the setting names the groups in another way.
-    pub(super) regroups: bool,
+    /// The event since which the setting names the groups in another way, while keys have to be moved.
+    regroups_since: Option<u64>,
+}
+
+/// The progress of a walk that moves keys to other groups.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ModelWalk {
+    since: Option<u64>,
+    after: Option<Name>,
+    moved: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -151,7 +159,8 @@ impl Model {
                 *first = (*first).min((position.rv, now - position.since));
             }
         }
-        (keys, Some((groups, firsts.values().map(|(_, age)| *age).max())))
+        let oldest = firsts.values().map(|(_, age)| *age).max().filter(|_| of_queue == 0);
+        (keys, Some((groups, oldest)))
     }
 
     fn group_of(&self, key: Name) -> Group {
@@ -179,34 +188,48 @@ impl Model {
         };
     }
 
-    /// Keys move to the groups that the settings name by now.
-    pub(crate) fn regroup_all(&mut self, now: Micros) -> u64 {
+    /// Keys move to the groups that the settings name by now, a few in each step.
+    pub(crate) fn regroup_step(&mut self, now: Micros, walk: &mut ModelWalk, budget: usize) -> Step<u64> {
         let now = self.advance(now);
-        let Some(rules) = self.config.groups.clone().filter(|_| self.groups.regroups) else { return 0 };
-        let keys: Vec<Name> = self.items.keys().copied().collect();
-        let mut moved = 0;
-        for key in keys {
-            let item = &self.items[key];
-            let deltas = || item.waiting.iter().rev().chain(item.leased.iter().rev());
-            let source = deltas().find_map(|delta| delta.source.or(delta.owner));
-            let newest = deltas().next().map(|delta| delta.content).or(item.known.map(|known| known.content));
-            let group = match &rules.by {
-                GroupBy::Source => source.or(item.known.and_then(|known| known.owner)).map(str::to_owned),
-                _ => newest.and_then(named_by),
-            };
-            if self.group_of(key) != group {
-                self.event(now);
-                moved += 1;
-                match group {
-                    Some(group) => self.groups.of.insert(key, group),
-                    None => self.groups.of.remove(key),
-                };
-            }
+        let Some(since) = self.groups.regroups_since else { return Step::Done(walk.moved) };
+        if walk.since != Some(since) {
+            *walk = ModelWalk { since: Some(since), after: None, moved: walk.moved };
         }
-        self.event(now);
-        self.groups.regroups = false;
-        self.hit("keys move to other groups after a change of the setting");
-        moved
+        for _ in 0..budget {
+            let mut keys = self.items.keys().copied();
+            let Some(key) = keys.find(|key| walk.after.is_none_or(|after| *key > after)) else {
+                self.event(now);
+                self.groups.regroups_since = None;
+                self.hit("keys move to other groups after a change of the setting");
+                return Step::Done(walk.moved);
+            };
+            walk.after = Some(key);
+            walk.moved += u64::from(self.regroup_key(now, key));
+        }
+        Step::More
+    }
+
+    /// Moves a key to the group that its newest state names. Returns whether it was in another one.
+    fn regroup_key(&mut self, now: Micros, key: Name) -> bool {
+        let by_source = self.config.groups.as_ref().is_some_and(|rules| rules.by == GroupBy::Source);
+        let item = &self.items[key];
+        let deltas = || item.waiting.iter().rev().chain(item.leased.iter().rev());
+        let group = if by_source {
+            let source = deltas().find_map(|delta| delta.source.or(delta.owner));
+            source.or(item.known.and_then(|known| known.owner)).map(str::to_owned)
+        } else {
+            let newest = deltas().next().map(|delta| delta.content);
+            newest.or(item.known.map(|known| known.content)).and_then(named_by)
+        };
+        let moves = self.group_of(key) != group;
+        if moves {
+            self.event(now);
+            match group {
+                Some(group) => self.groups.of.insert(key, group),
+                None => self.groups.of.remove(key),
+            };
+        }
+        moves
     }
 
     /// A key is gone.
@@ -314,12 +337,12 @@ impl Model {
     /// What a group owes stays if its rate changes.
     pub(super) fn change_group_rates(&mut self, config: &Config, at: Micros) {
         let (Some(before), Some(next)) = (self.config.groups.clone(), &config.groups) else {
-            self.groups = Groups { regroups: config.groups.is_some(), ..Groups::default() };
-            self.groups.regroups &= self.config.groups.is_none() && !self.items.is_empty();
+            let moves = config.groups.is_some() && self.config.groups.is_none() && !self.items.is_empty();
+            self.groups = Groups { regroups_since: moves.then_some(self.rv), ..Groups::default() };
             return;
         };
         if before.by != next.by {
-            self.groups.regroups = !self.items.is_empty();
+            self.groups.regroups_since = (!self.items.is_empty()).then_some(self.rv);
         }
         for (group, arrival) in &mut self.groups.arrivals {
             let group = group.as_deref();

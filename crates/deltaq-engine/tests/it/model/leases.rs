@@ -243,7 +243,7 @@ impl Model {
         if wanted == Outcome::Acked {
             self.remember_acknowledged(now, key, self.items[key].leased.len());
         }
-        let group = self.charged_to(token, key);
+        let (group, key_held) = (self.charged_to(token, key), self.key_hold(how, now));
         let (rv, at) = self.event(now);
         self.discharge(token, at, true);
         match how {
@@ -252,10 +252,10 @@ impl Model {
             How::Nack { delay, floor, error } => {
                 self.fail(key, (rv, at), now, (delay.map(micros), *floor), error.clone());
             }
-            How::Hold { scope: HoldScope::Key, acks: false, length } if !length.is_zero() => {
-                self.hold_key(key, (rv, at), now + Self::cut(*length));
-            }
-            How::Release | How::Hold { acks: false, .. } => self.release(key, (rv, at)),
+            How::Release | How::Hold { acks: false, .. } => match key_held {
+                Some(until) => self.hold_key(key, (rv, at), until),
+                None => self.release(key, (rv, at)),
+            },
             How::Reject { error } => self.reject(key, (rv, at), error.clone()),
             How::Extend { .. } | How::Part(_) => unreachable!("it ends no lease by itself"),
         }
@@ -271,9 +271,7 @@ impl Model {
             let until = match (scope, group) {
                 (HoldScope::Queue, _) => self.hold(now, micros(*length)),
                 (HoldScope::Group, Some(group)) => self.hold_group(now, group, micros(*length)),
-                (HoldScope::Key, _) if matches!(how, How::Hold { acks: false, .. }) && !length.is_zero() => {
-                    now + Self::cut(*length)
-                }
+                (HoldScope::Key, _) if key_held.is_some() => key_held.unwrap_or_default(),
                 (HoldScope::Group, None) | (HoldScope::Key, _) => return ModelSettled::Ok { worked, failed },
             };
             return ModelSettled::Held { worked, until };
@@ -563,21 +561,6 @@ impl Model {
     fn keep_lease(&mut self, key: Name) {
         let Place::Leased(lease) = &mut self.item(key).place else { panic!("{key} is not leased") };
         lease.may_return = false;
-    }
-
-    fn extend(&mut self, now: Micros, token: u64, length: Option<Duration>) -> ModelSettled {
-        let Some(key) = self.leased_key(token) else {
-            self.hit("an extension of a stale lease");
-            return ModelSettled::Stale(self.outcome(token));
-        };
-        let deadline = now + micros(length.unwrap_or(self.config.lease));
-        self.event(now);
-        let item = self.item(key);
-        let Place::Leased(lease) = &mut item.place else { panic!("{key} is not leased") };
-        (lease.deadline, lease.length) = (deadline, deadline - now);
-        let (pending, deleted) = (item.waiting.len(), item.newest_is_deleted());
-        self.hit("an extension");
-        ModelSettled::Extended { deadline, pending, deleted }
     }
 
     /// After a restart, each lease lasts at least its full length from now on.

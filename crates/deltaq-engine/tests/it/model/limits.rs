@@ -1,8 +1,7 @@
 //! The limits of a queue. The rate is kept as the theoretical arrival time of the next key, as the generic cell rate algorithm has it.
 
-use std::time::Duration;
-
 use super::{Item, Micros, Model, Name, micros};
+use deltaq_engine::command::{HoldScope, How};
 use deltaq_engine::config::Config;
 use deltaq_engine::rate::Rate;
 use deltaq_types::PauseReason;
@@ -51,9 +50,11 @@ impl Model {
         self.held_until.max(until)
     }
 
-    /// The length of a hold: at most an hour.
-    pub(super) fn cut(length: Duration) -> Micros {
-        micros(length).min(HOUR)
+    /// When the hold of a key ends that a settle asks for. A closed queue in mode keys waits for no delay, and holds no key.
+    pub(super) fn key_hold(&self, how: &How, now: Micros) -> Option<Micros> {
+        let How::Hold { scope: HoldScope::Key, acks: false, length } = how else { return None };
+        let is_held = !length.is_zero() && !(self.closed && self.is_keys());
+        is_held.then(|| now + micros(*length).min(HOUR))
     }
 
     /// A worker has released a key and asked that it is not delivered for a time.

@@ -1,11 +1,32 @@
 //! Acknowledgements of a part of a lease.
 
+use std::time::Duration;
+
 use deltaq_engine::command::{How, Outcome, Part};
 
 use super::leases::ModelSettled;
-use super::{Micros, Model, ModelKnown, Name, Place};
+use super::{Micros, Model, ModelKnown, Name, Place, micros};
 
 impl Model {
+    pub(super) fn extend(&mut self, now: Micros, token: u64, length: Option<Duration>) -> ModelSettled {
+        let Some(key) = self.leased_key(token) else {
+            self.hit("an extension of a stale lease");
+            return ModelSettled::Stale(self.outcome(token));
+        };
+        let deadline = now + micros(length.unwrap_or(self.config.lease));
+        self.event(now);
+        let has_objects = !self.is_keys();
+        let item = self.item(key);
+        let Place::Leased(lease) = &mut item.place else { panic!("{key} is not leased") };
+        (lease.deadline, lease.length) = (deadline, deadline - now);
+        // In mode keys, whether the key has been added again.
+        let again = usize::from(item.changes.len() > lease.changes);
+        let pending = if has_objects { item.waiting.len() } else { again };
+        let deleted = item.newest_is_deleted();
+        self.hit("an extension");
+        ModelSettled::Extended { deadline, pending, deleted }
+    }
+
     /// Acknowledges the leased deltas up to one of them, and settles the others.
     pub(super) fn settle_part(&mut self, now: Micros, token: u64, part: &Part) -> ModelSettled {
         let rest = part.rest.as_ref().map(|rest| match rest {

@@ -4,7 +4,7 @@ use std::ops::Bound;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use deltaq_engine::command::{Call, Pop, Progress, Replace, ReplaceId, Replaced, SelectedKeys};
+use deltaq_engine::command::{Call, Pop, Progress, RegroupWalk, Replace, ReplaceId, Replaced, SelectedKeys};
 use deltaq_engine::config::Quiet;
 use deltaq_engine::event::{Event, EventKind};
 use deltaq_engine::id::{Rv, Sequence, Source, Token, Worker};
@@ -20,6 +20,7 @@ use super::indexes::Indexes;
 use super::readers::Readers;
 use super::same::{context, replaced, same, same_entry, same_item, same_replace, same_result, step_of};
 use super::script::{Change, Command, LeaseRef, Setup, Step as ScriptStep};
+use crate::model::groups::ModelWalk;
 use crate::model::{
     self, Label, Micros, Model, ModelCall, ModelReplace, ModelScan, Name, OBJECTS, Operation,
 };
@@ -88,6 +89,7 @@ pub(crate) struct World {
     accepted: usize,
     resync: Option<(ScanCursor, ModelScan)>,
     purge: Option<(ScanCursor, ModelScan)>,
+    regroup: Option<(RegroupWalk, ModelWalk)>,
     promote: Option<(SelectedKeys, ModelScan)>,
     redrive: Option<(SelectedKeys, ModelScan)>,
     discard: Option<(SelectedKeys, ModelScan)>,
@@ -113,6 +115,7 @@ impl World {
             accepted: 0,
             resync: None,
             purge: None,
+            regroup: None,
             promote: None,
             redrive: None,
             discard: None,

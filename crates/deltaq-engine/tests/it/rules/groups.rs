@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use deltaq_engine::Restore;
+use deltaq_engine::command::{Progress, RegroupWalk};
 use deltaq_engine::config::{GroupBy, GroupOverride, GroupRules};
 use deltaq_engine::event::EventKind;
 use deltaq_engine::groups::GroupSort;
@@ -304,4 +305,29 @@ fn keys_of_too_many_groups_have_none() {
     let events = fixture.queue.take_effects().events;
     let grouped = events.iter().filter(|event| matches!(event.kind, EventKind::Grouped { .. })).count();
     assert_eq!(grouped, most);
+}
+
+/// While keys move from one tenant to another, groups of both names exist. There is no room for all of them.
+#[test]
+fn keys_move_to_their_groups_although_there_is_no_room_at_first() {
+    let mut fixture = Fixture::with(|config| config.groups = Some(rules(by_tenant(), None, &[])));
+    // Each tenant of before has a key at the beginning and one at the end of the walk.
+    let count = deltaq_engine::limits::GROUPS_MAX * 8 / 10;
+    let object = |n: usize| Object::from_valid(&format!(r#"{{"t":"t{}","u":"u{}"}}"#, n % count, n / 2));
+    let calls: Vec<Call> =
+        (0..2 * count).map(|n| Call { object: Some(object(n)), ..added(&format!("k{n:05}"), 1).0 }).collect();
+    fixture.queue.produce(fixture.now(), &calls).expect("no refusal");
+    let by = GroupBy::Pointer(Pointer::parse("/u", false).expect("a pointer"));
+    let settings = config(|config| config.groups = Some(rules(by, None, &[])));
+    fixture.queue.configure(fixture.now(), settings, None).expect("no refusal");
+    let (mut walk, mut steps) = (RegroupWalk::default(), 0);
+    while !matches!(fixture.queue.regroup_step(fixture.now(), &mut walk, 100), Progress::Done(_)) {
+        steps += 1;
+    }
+    assert!(steps > 2 * count / 50, "it walks again after {steps} steps");
+    let list = fixture.queue.groups(fixture.now(), GroupSort::default(), usize::MAX).expect("groups");
+    assert_eq!(list.count, count + 1);
+    assert!(list.groups.iter().all(|group| group.ready == 2 * usize::from(group.name.is_some())));
+    assert!(!fixture.queue.must_regroup());
+    fixture.queue.check().expect("the invariants hold");
 }

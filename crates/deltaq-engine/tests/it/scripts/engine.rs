@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq_engine::command::{
-    Call, DefaultLimit, Expected, HoldScope, How, KeySelection, Part, Pop, Progress, Replace, Replaced,
-    SelectedKeys, Settle, Settled,
+    Call, DefaultLimit, Expected, HoldScope, How, KeySelection, Part, Pop, Progress, RegroupWalk, Replace,
+    Replaced, SelectedKeys, Settle, Settled,
 };
 use deltaq_engine::config::{Config, Quiet};
 use deltaq_engine::delta::{Delta, DeltaKind};
@@ -119,8 +119,8 @@ impl Engine {
             Command::Set(options) => {
                 let config = configured(self.queue.config(), options);
                 self.queue.configure(now, Arc::new(config), None)?;
-                let mut cursor = ScanCursor::default();
-                while matches!(self.queue.regroup_step(now, &mut cursor, 2), Progress::More) {}
+                let mut walk = RegroupWalk::default();
+                while matches!(self.queue.regroup_step(now, &mut walk, 2), Progress::More) {}
                 Reply::Done
             }
             Command::Tick(span) => {

@@ -336,6 +336,7 @@ impl Dice {
                 rv: dice.rv(),
                 retries: dice.0.bool(),
                 is_floor: dice.0.bool(),
+                is_hold: dice.0.bool(),
             }),
             last_error: self.maybe(Self::text),
             failure_expiry: self.maybe(|dice| (dice.time(), dice.rv())),
@@ -368,7 +369,7 @@ impl Dice {
                 first: dice.token(),
             }),
             pops: self.list(|dice| (dice.token(), dice.0.u32(..))),
-            regroups: self.0.bool(),
+            regroups_since: self.maybe(Self::rv),
             stops: self.list(|dice| GroupStop {
                 group: dice.maybe(Self::text),
                 paused: dice.0.bool(),

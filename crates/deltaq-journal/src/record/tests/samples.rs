@@ -345,7 +345,13 @@ pub(super) fn delta(rv: u64, kind: DeltaKind) -> Delta {
 fn backoff() -> Backoff {
     Backoff {
         delay: Some(Delay { due: at(60), rv: Rv::new(42) }),
-        not_before: Some(NotBefore { at: at(60), rv: Rv::new(41), retries: true, is_floor: true }),
+        not_before: Some(NotBefore {
+            at: at(60),
+            rv: Rv::new(41),
+            retries: true,
+            is_floor: true,
+            is_hold: true,
+        }),
         window: Some(Box::new(OpenWindow::new(window(), Rv::new(41)))),
         last_error: Some("HTTP 500: \"no\"".into()),
         failure_expiry: Some((at(86_442), Rv::new(42))),

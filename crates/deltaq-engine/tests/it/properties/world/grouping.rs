@@ -1,23 +1,21 @@
 //! The groups of the engine and of the model.
 
-use deltaq_engine::ScanCursor;
 use deltaq_engine::command::Progress;
 use deltaq_engine::groups::GroupSort;
 
-use super::{Difference, World, same, time};
+use super::{Difference, World, same, step_of, time};
 use crate::model::{self, Micros};
 
 impl World {
-    /// Moves keys to other groups after a change of the settings.
+    /// A step of a walk that moves keys to other groups after a change of the settings.
     pub(super) fn regroup(&mut self, budget: usize) -> Result<(), Difference> {
-        let mut cursor = ScanCursor::default();
-        let engine = loop {
-            let step = self.engine.regroup_step(time(self.now), &mut cursor, budget);
-            if let Progress::Done(moved) = step {
-                break moved;
-            }
-        };
-        same("regroup", engine, self.model.regroup_all(self.now))
+        let (mut engine_walk, mut model_walk) = self.regroup.take().unwrap_or_default();
+        let engine = self.engine.regroup_step(time(self.now), &mut engine_walk, budget);
+        let model = self.model.regroup_step(self.now, &mut model_walk, budget);
+        if matches!(engine, Progress::More) {
+            self.regroup = Some((engine_walk, model_walk));
+        }
+        same("regroup", step_of(engine, |moved| moved), model)
     }
 
     pub(super) fn compare_groups(&self, now: Micros) -> Result<(), Difference> {
@@ -31,10 +29,9 @@ impl World {
         });
         same("groups", groups, model.config.groups.as_ref().map(|_| model.group_counts()))?;
         let counts = self.engine.ready_counts(time(now));
-        let groups = counts
-            .groups
-            .map(|groups| (groups.with_keys.numbers(), groups.quiet_oldest_age.map(model::micros)));
-        same("ready counts", (counts.keys.numbers(), groups), model.ready_counts(now))?;
+        let groups =
+            counts.groups.map(|groups| (groups.with_keys, groups.quiet_oldest_age.map(model::micros)));
+        same("ready counts", (counts.keys, groups), model.ready_counts(now))?;
         Ok(())
     }
 }

@@ -173,7 +173,7 @@ impl Dice {
         let span = |dice: &mut Self, least: u64, most: u64| DurationText::from_us(dice.0.u64(least..=most));
         Push {
             url: self.of(&["https://shop.example/hooks?a=b", "http://127.0.0.1:8080/"]).to_owned(),
-            format: self.of(&[PushFormat::Standard, PushFormat::Raw]),
+            format: self.of(&[PushFormat::Standard, PushFormat::Raw, PushFormat::Cloudevents]),
             payload: self.of(&[PushPayload::Full, PushPayload::Thin]),
             secrets: self.maybe(|dice| dice.of(&["shop", "a_1-b"]).to_owned()).into_iter().collect(),
             timeout: span(self, SEC, 300 * SEC),

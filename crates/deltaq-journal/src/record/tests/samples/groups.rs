@@ -65,7 +65,7 @@ pub(super) fn state() -> GroupsState {
         accounts: vec![account(None, 1 << 70), account(Some("acme".into()), 3)],
         leases: vec![lease],
         pops: vec![(Token::new(Rv::new(40)), 2)],
-        regroups: true,
+        regroups_since: Some(Rv::new(39)),
         stops: vec![GroupStop {
             group: Some("acme".into()),
             paused: true,
