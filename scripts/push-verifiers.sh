@@ -77,7 +77,7 @@ mv "$work/requests" "$work/signed"
 "$binary" queue create events push.url="$url" push.format=cloudevents > /dev/null
 "$binary" add events '{"key":"sku-1","n":1.50,"text":"größe"}' > /dev/null
 "$binary" wait events --idle > /dev/null
-"$binary" delete events sku-1 > /dev/null
+"$binary" delete events --key sku-1 > /dev/null
 "$binary" wait events --idle > /dev/null
 
 cat > "$work/events.py" << 'END'

@@ -70,6 +70,14 @@ def names_group(query, body):
     return "group" in query or body.get("group") is not None or "group" in scopes
 
 
+def holds_acknowledged_key(name, body):
+    """Whether a call acknowledges a key and holds it, which is refused."""
+    settles = [settle for settle in body.get("settle") or [] if isinstance(settle, dict)]
+    acks = [settle for settle in settles if settle.get("as") == "ack"] + ([body] if name == "ack" else [])
+    holds = [ack["hold"] for ack in acks if isinstance(ack.get("hold"), dict)]
+    return any(hold.get("scope") == "key" for hold in holds)
+
+
 def selects(fields):
     """How many of the ways to select keys a body has."""
     return sum([fields.get("all") is True, "error" in fields and fields["error"] is not None, "keys" in fields])
@@ -171,6 +179,8 @@ def filter_case(context, case):
         return False
     if name in ("pop", "settle", "ack", "release", "pause", "resume") and names_group(query, fields):
         return False
+    if name in ("pop", "settle", "ack") and holds_acknowledged_key(name, fields):
+        return False
     if ("sequence" in query and "source" not in query) or not is_possible(query.get("shard")):
         return False
     if "key" in query and "continue" in query:
@@ -181,6 +191,8 @@ def filter_case(context, case):
         return False
     if name == "close":
         return "wait" not in query or query.get("drain") is True or query.get("drain") == "true"
+    if name == "extend" and "wait" in query and query.get("until_changed") not in (True, "true"):
+        return False
     if name in ("add", "update", "delete") and waits_contradict(query):
         return False
     if name == "add":

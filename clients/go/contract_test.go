@@ -336,7 +336,10 @@ func callsThatChange(ctx context.Context, q *deltaq.Queue) []error {
 			return err
 		},
 		func(id string) error { _, err := q.Release(ctx, id); return err },
-		func(id string) error { _, err := q.ReleaseAndHold(ctx, deltaq.HoldKey, time.Millisecond, id); return err },
+		func(id string) error {
+			_, err := q.ReleaseAndHold(ctx, deltaq.HoldKey, time.Millisecond, id)
+			return err
+		},
 		func(id string) error { _, err := q.Nack(ctx, []string{id}, nil); return err },
 		func(id string) error { _, err := q.Reject(ctx, []string{id}, nil); return err },
 		func(id string) error {

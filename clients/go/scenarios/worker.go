@@ -104,7 +104,7 @@ func outcome(wanted *plan) error {
 	case "nack":
 		return &deltaq.Nack{Err: reason, Delay: delay, Floor: wanted.Floor}
 	case "release":
-		return &deltaq.Release{Hold: delay, HoldScope: plan.HoldScope}
+		return &deltaq.Release{Hold: delay, HoldScope: wanted.HoldScope}
 	case "reject":
 		return &deltaq.Reject{Err: reason}
 	case "done":

@@ -86,6 +86,7 @@ const items: Unset<ItemsOptions> = {
     source: undefined,
     error: undefined,
     key: undefined,
+    withDiff: undefined,
 };
 
 const queue = new Client("http://localhost:7070").queue("q");

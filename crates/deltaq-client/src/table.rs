@@ -52,7 +52,7 @@ fn calls() -> Vec<&'static str> {
         Queue::delete_key("k"); Queue::replace(None, &ReplaceOptions::default(), Body::Empty); Queue::deltas(&[]);
         Queue::resync(); Queue::seed(Body::Empty); Queue::report_source("s", None); Queue::renumber_source("s", None);
         Queue::forget(&[]); Queue::pop(); Queue::settle(Vec::new()); Queue::ack(&[]); Queue::done(&[], None);
-        Queue::nack(&[], None, false, None); Queue::release(&[]); Queue::reject(&[], None); Queue::extend(&[], None); Queue::extend_until_changed(&[], None, Duration::ZERO);
+        Queue::nack(&[], None, false, None); Queue::release(&[]); Queue::reject(&[], None); Queue::extend(&[], None);
         Queue::parked_errors(); Queue::promote(Selection::All, None); Queue::redrive(Selection::All, None);
         Queue::discard(Selection::All, None); Queue::items(); Queue::item("k"); Queue::explain("k"); Queue::latest();
         Queue::known(); Queue::latest_object("k"); Queue::known_object("k"); Queue::history("k"); Queue::sources();

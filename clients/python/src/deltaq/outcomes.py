@@ -79,8 +79,8 @@ class Done(Outcome):
 
 
 class Release(Outcome):
-    """The key was not worked on: it is delivered again at once, without a failure. With `hold`, nothing of the queue, or of the `hold_scope` "group" or "key", is
-    delivered for that time, at most an hour, because the target asks for it."""
+    """The key was not worked on: it is delivered again at once, without a failure. With `hold`, nothing of the queue, or of the `hold_scope` "group" or
+    "key", is delivered for that time, at most an hour, because the target asks for it."""
 
     how = "release"
 

@@ -492,6 +492,9 @@ impl Generator {
                 self.next.push_back(Command::Step { job: 0, budget: 1_000 });
             }
         }
+        if matches!(command, Command::Configure(Change::Groups(_))) && self.next.is_empty() {
+            self.interrupt_walk();
+        }
         Step { clock: self.clock(), command, commit: !self.one_in(8) }
     }
 

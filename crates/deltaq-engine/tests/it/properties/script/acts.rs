@@ -3,9 +3,20 @@
 use deltaq_engine::command::HoldScope;
 use deltaq_types::Mode;
 
-use super::{Act, Command, Generator, Rest};
+use super::{Act, Change, Command, GROUPS, Generator, Rest};
 
 impl Generator {
+    /// A walk that moves keys to other groups, which another change of the setting may interrupt.
+    pub(super) fn interrupt_walk(&mut self) {
+        self.next.push_back(Command::Regroup { budget: self.limits.usize(1..4) });
+        if self.limits.bool() {
+            self.next.push_back(Command::Configure(Change::Groups(self.limits.u8(..GROUPS))));
+        }
+        for _ in 0..self.limits.usize(1..4) {
+            self.next.push_back(Command::Regroup { budget: self.limits.usize(1..12) });
+        }
+    }
+
     pub(super) fn act(&mut self) -> Act {
         let act = self.plain_act();
         if self.mode == Mode::Delta && self.parts.u8(..8) == 0 {
