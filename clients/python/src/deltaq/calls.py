@@ -461,8 +461,8 @@ def reject(queue: str, leases: str | Sequence[str], *, error: str | None = None)
 
 
 def extend(queue: str, leases: str | Sequence[str], *, lease_duration: Duration | None = None, until_changed: Duration | None = None) -> Call[list[Settled]]:
-    """Sets the deadline of leases to now + `lease_duration`. With `until_changed`, the reply comes at the first newer change of one of the keys, when one of the
-    leases ends, or after this time."""
+    """Sets the deadline of leases to now + `lease_duration`. With `until_changed`, the reply comes at the first newer change of one of the keys, when one of
+    the leases ends, or after this time."""
     duration = None if lease_duration is None else duration_text(lease_duration)
     return _settle_all(queue, "extend", leases, until_changed, lease_duration=duration)
 
