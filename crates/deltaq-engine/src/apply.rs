@@ -12,12 +12,10 @@ mod order;
 mod settle;
 
 use std::num::NonZero;
-use std::sync::Arc;
 use std::time::Duration;
 
 use self::measured::Measured;
 pub use self::misfit::Misfit;
-use super::config::Config;
 use super::delta::{self, Delta, Deltas};
 use super::event::{
     Appended, Due, Event, EventKind, Leased, Origin, Queued, ReplaceCounts, ReplaceEnded, ViewChanges,
@@ -206,10 +204,7 @@ impl State {
             EventKind::Populated | EventKind::Dropped { origin: Origin::Call, .. } => {
                 self.initial = self.initial.called();
             }
-            EventKind::Configured { config, follow_set_by, regroups } => {
-                self.apply_configured(config, follow_set_by.clone(), at);
-                self.note_regrouping(*regroups);
-            }
+            EventKind::Configured { .. } => self.apply_configured(kind, at),
             EventKind::Regrouped => self.end_regrouping(),
             EventKind::Leased(leased) => {
                 self.note_delivery(at);
@@ -266,7 +261,8 @@ impl State {
         self.stops = self.may_stop();
     }
 
-    fn apply_configured(&mut self, config: &Arc<Config>, follow_set_by: Option<Arc<str>>, at: Time) {
+    fn apply_configured(&mut self, kind: &EventKind, at: Time) {
+        let EventKind::Configured { config, follow_set_by, regroups } = kind else { return };
         if self.config.resync_period != config.resync_period {
             self.next_resync = config.resync_period.map(|period| at.plus(period));
         }
@@ -282,9 +278,10 @@ impl State {
             self.unfollow();
         }
         self.change_groups(config.groups.as_ref(), at);
+        self.note_regrouping(*regroups);
         self.config = config.clone();
         self.stops = self.may_stop();
-        self.follow_set_by = follow_set_by;
+        self.follow_set_by.clone_from(follow_set_by);
         self.auto_created = false;
     }
 

@@ -49,18 +49,7 @@ fn floor(schedule: &ScheduleState, moment: Moment) -> Option<Time> {
 
 fn reason(state: &KeyState, explanation: &Explanation, moment: Moment) -> (HoldReason, String) {
     let schedule = &state.schedule_state;
-    let failures = match (schedule.failures, schedule.last_error()) {
-        (0, None) => String::new(),
-        (0, Some(error)) => format!(" with the error {}", Excerpt(error)),
-        (count, None) => format!(" after {}", counted(count as usize, "failure")),
-        (count, Some(error)) => {
-            format!(
-                " after {}, the last with the error {}",
-                counted(count as usize, "failure"),
-                Excerpt(error)
-            )
-        }
-    };
+    let failures = failures(schedule);
     let again = match explanation.added_again {
         Some(_) if explanation.has_frozen_delays => {
             ", and its delay does not end, because the queue is closed".to_owned()
@@ -105,8 +94,9 @@ fn reason(state: &KeyState, explanation: &Explanation, moment: Moment) -> (HoldR
             "it is delayed, and the queue is closed, so the delay does not end".to_owned(),
         ),
         (Place::Idle, Some(due)) => {
-            if let Some(floor) = floor.filter(|_| schedule.is_held()) {
-                let sentence = format!("a worker has asked that it is not delivered until {floor}");
+            let held_until = floor.as_ref().filter(|_| schedule.is_held());
+            if let Some(until) = held_until {
+                let sentence = format!("a worker has asked that it is not delivered until {until}");
                 (HoldReason::KeyHeld, sentence + &again)
             } else if schedule.failures > 0 {
                 let firmly =
@@ -120,6 +110,21 @@ fn reason(state: &KeyState, explanation: &Explanation, moment: Moment) -> (HoldR
             (HoldReason::NothingWaits, "nothing waits, and its newest change is acknowledged".to_owned())
         }
         (Place::Idle, None) => (HoldReason::NothingWaits, "nothing waits".to_owned()),
+    }
+}
+
+fn failures(schedule: &ScheduleState) -> String {
+    match (schedule.failures, schedule.last_error()) {
+        (0, None) => String::new(),
+        (0, Some(error)) => format!(" with the error {}", Excerpt(error)),
+        (count, None) => format!(" after {}", counted(count as usize, "failure")),
+        (count, Some(error)) => {
+            format!(
+                " after {}, the last with the error {}",
+                counted(count as usize, "failure"),
+                Excerpt(error)
+            )
+        }
     }
 }
 

@@ -253,8 +253,8 @@ fn settle_call(settle: &Settle, numbers: &impl Numbers) -> SettleCall {
         error: option("error").map(Into::into),
         hold: option("hold")
             .map(Into::into)
-            .or_else(|| Some(hold(HoldScope::Group, option("hold_group")?)))
-            .or_else(|| Some(hold(HoldScope::Key, option("hold_key")?))),
+            .or_else(|| Some(Box::new(hold(HoldScope::Group, option("hold_group")?))))
+            .or_else(|| Some(Box::new(hold(HoldScope::Key, option("hold_key")?)))),
         through: settle.options.number("through").map(|number| Box::new(numbers.version(number))),
         keep: (option("keep").as_deref() == Some("true")).then_some(true),
         lease_duration: option("lease_duration").map(Into::into),
@@ -262,8 +262,8 @@ fn settle_call(settle: &Settle, numbers: &impl Numbers) -> SettleCall {
     }
 }
 
-fn hold(scope: HoldScope, length: String) -> Box<Hold> {
-    Box::new(Hold { scope, ..length.into() })
+fn hold(scope: HoldScope, length: String) -> Hold {
+    Hold { scope, ..length.into() }
 }
 
 fn pause(options: &Options) -> PauseBody {

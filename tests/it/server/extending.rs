@@ -16,11 +16,11 @@ fn of(leases: &[&String]) -> Value {
 }
 
 /// An extension that waits. The leases are extended already.
-async fn waiting(service: &Service, leases: &[&String], wait: &str) -> Client {
+async fn waiting(service: &Service, lease_ids: &[&String], wait: &str) -> Client {
     let path = format!("{QUEUE}/extend?until_changed=true&wait={wait}");
-    let client = service.send("POST", &path, &json!({"lease_ids": leases, "lease_duration": "1h"})).await;
+    let client = service.send("POST", &path, &json!({"lease_ids": lease_ids, "lease_duration": "1h"})).await;
     let is_extended = |item: &Value| {
-        let is_named = leases.iter().any(|lease| item["lease"]["id"] == **lease);
+        let is_named = lease_ids.iter().any(|lease| item["lease"]["id"] == **lease);
         !is_named || item["lease"]["expires_in_ms"].as_u64().is_none_or(|ms| ms > 1_800_000)
     };
     loop {

@@ -111,7 +111,8 @@ impl Queue {
         scope: HoldScope,
         length: Duration,
     ) -> Result<SettledList, Error> {
-        self.results("ack", &LeasesBody { hold: Some(hold(scope, length)), ..leases(lease_ids) }).await
+        self.results("ack", &LeasesBody { hold: Some(Box::new(hold(scope, length))), ..leases(lease_ids) })
+            .await
     }
 
     /// Mode keys: ends leases, and keeps the failures of their keys. With `delay`, the keys are added again after that time.
@@ -166,7 +167,11 @@ impl Queue {
         scope: HoldScope,
         length: Duration,
     ) -> Result<SettledList, Error> {
-        self.results("release", &LeasesBody { hold: Some(hold(scope, length)), ..leases(lease_ids) }).await
+        self.results(
+            "release",
+            &LeasesBody { hold: Some(Box::new(hold(scope, length))), ..leases(lease_ids) },
+        )
+        .await
     }
 
     /// Sets the deadlines of leases to now plus `lease_duration`, which defaults to the setting of the queue.
@@ -269,8 +274,8 @@ fn text(duration: Duration) -> Box<str> {
 }
 
 /// A hold, cut to the longest one.
-pub(crate) fn hold(scope: HoldScope, length: Duration) -> Box<Hold> {
-    Box::new(Hold { scope, length: format(length.min(Duration::from_secs(HOLD_SECS_MAX))).into() })
+pub(crate) fn hold(scope: HoldScope, length: Duration) -> Hold {
+    Hold { scope, length: format(length.min(Duration::from_secs(HOLD_SECS_MAX))).into() }
 }
 
 fn leases(lease_ids: &[&str]) -> LeasesBody {

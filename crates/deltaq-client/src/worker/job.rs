@@ -151,7 +151,7 @@ impl Outcome {
             Self::Nack { delay, floor, error } => (SettleAs::Nack, delay, floor, error),
             Self::Reject { error } => (SettleAs::Reject, None, false, error),
             Self::Hold { scope, acks, length } => {
-                held = Some(hold(scope, length));
+                held = Some(Box::new(hold(scope, length)));
                 (if acks { SettleAs::Ack } else { SettleAs::Release }, None, false, None)
             }
             Self::Done { delay } => (SettleAs::Done, delay, false, None),

@@ -105,7 +105,7 @@ impl Queue {
     pub(super) fn regroups_for(&self, next: Option<&GroupRules>) -> bool {
         let before = self.state().config.groups.as_deref();
         let is_same = before.map(|before| &before.by) == next.map(|next| &next.by);
-        next.is_some() && !is_same && self.state().table.len() > 0
+        next.is_some() && !is_same && !self.state().table.is_empty()
     }
 
     /// Lets groups have turns again whose holds have ended or whose rates allow it. This changes no state.

@@ -238,23 +238,29 @@ struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    fn new(series: &'a Series, gauges: Gauges) -> Self {
+    fn new(series: &'a Series, gauges: &Gauges) -> Self {
         let name = series.name.as_ref().map_or(OTHERS, |name| name.as_str());
         let labels = |label: &'static str| {
             let key = Key::from_parts("", vec![Label::new(label, name.to_owned())]);
             LabelSet::from_key_and_global(&key, &<_>::default())
         };
-        Self { series, totals: series.totals(), gauges, by_name: labels("name"), by_queue: labels("queue") }
+        Self {
+            series,
+            totals: series.totals(),
+            gauges: *gauges,
+            by_name: labels("name"),
+            by_queue: labels("queue"),
+        }
     }
 }
 
 /// Appends the metrics of the queues.
 pub(super) fn write(text: &mut String, samples: &[Sample]) {
     let (own, others): (Vec<_>, Vec<_>) = samples.iter().partition(|sample| sample.series.name.is_some());
-    let mut rows: Vec<Row<'_>> = own.iter().map(|sample| Row::new(&sample.series, sample.gauges)).collect();
+    let mut rows: Vec<Row<'_>> = own.iter().map(|sample| Row::new(&sample.series, &sample.gauges)).collect();
     if let Some((first, rest)) = others.split_first() {
         let together = rest.iter().fold(first.gauges, |all, sample| all.with(&sample.gauges));
-        rows.push(Row::new(&first.series, together));
+        rows.push(Row::new(&first.series, &together));
     }
     if rows.is_empty() {
         return;

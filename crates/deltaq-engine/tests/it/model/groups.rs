@@ -12,6 +12,9 @@ use super::{Content, Item, Label, Micros, Model, Name, OBJECTS, Place, Step};
 /// A group; `None` is that without a name.
 type Group = Option<String>;
 
+/// How many ready keys and, with groups, how many groups each reason stops; and the age of the oldest key that waits without a reason.
+type ReadyCounts = ([usize; 4], Option<([usize; 4], Option<Micros>)>);
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Groups {
     of: BTreeMap<Name, String>,
@@ -126,7 +129,7 @@ impl Model {
 
     /// The ready keys and, with groups, the groups with ready keys, by what stops them; and the age of the oldest ready key of the groups that
     /// nothing stops and that have at most their share of the leases.
-    pub(crate) fn ready_counts(&self, now: Micros) -> ([usize; 4], Option<([usize; 4], Option<Micros>)>) {
+    pub(crate) fn ready_counts(&self, now: Micros) -> ReadyCounts {
         let of_queue =
             reason(self.paused, self.held_until > now, self.is_full() || self.rate_lets_through() > now);
         let mut keys = [0; 4];
@@ -137,23 +140,23 @@ impl Model {
         let mut groups = [0; 4];
         let counts = self.group_counts();
         for (group, (ready, _)) in counts.iter().filter(|(_, (ready, _))| *ready > 0) {
-            let stopped_by = self.group_stopped_by(group, now);
-            groups[stopped_by] += 1;
-            keys[stopped_by.max(of_queue)] += ready;
+            let of_group = self.group_stopped_by(group, now);
+            groups[of_group] += 1;
+            keys[of_group.max(of_queue)] += ready;
         }
         let is_eligible = |group: &Group, ready: usize| ready > 0 && self.group_stopped_by(group, now) == 0;
         let taking =
             counts.iter().filter(|(group, (ready, leased))| *leased > 0 || is_eligible(group, *ready));
         let weight = |group: &Group| u64::from(rules.weight(group.as_deref()));
         let weights: u64 = taking.clone().map(|(group, _)| weight(group)).sum();
-        let leases: u64 = taking.map(|(_, (_, leased))| *leased as u64).sum();
+        let all_leases: u64 = taking.map(|(_, (_, leased))| *leased as u64).sum();
         // The first key of each such group, by its position.
         let mut firsts: BTreeMap<Group, (u64, Micros)> = BTreeMap::new();
         for (key, item) in &self.items {
             let Place::Ready(position) = item.place else { continue };
             let group = self.group_of(key);
             let (ready, leased) = counts[&group];
-            let has_room = leased as u64 * weights <= leases * weight(&group);
+            let has_room = leased as u64 * weights <= all_leases * weight(&group);
             if has_room && is_eligible(&group, ready) {
                 let first = firsts.entry(group).or_insert((u64::MAX, 0));
                 *first = (*first).min((position.rv, now - position.since));

@@ -53,8 +53,8 @@ impl Model {
     /// When the hold of a key ends that a settle asks for. A closed queue in mode keys waits for no delay, and holds no key.
     pub(super) fn key_hold(&self, how: &How, now: Micros) -> Option<Micros> {
         let How::Hold { scope: HoldScope::Key, acks: false, length } = how else { return None };
-        let is_held = !length.is_zero() && !(self.closed && self.is_keys());
-        is_held.then(|| now + micros(*length).min(HOUR))
+        let waits_for_no_delay = self.closed && self.is_keys();
+        (!length.is_zero() && !waits_for_no_delay).then(|| now + micros(*length).min(HOUR))
     }
 
     /// A worker has released a key and asked that it is not delivered for a time.

@@ -181,14 +181,10 @@ pub(super) fn kinds() -> Vec<EventKind> {
         EventKind::Seeded { key: key(), owner: None, object: object.clone() },
         EventKind::Seeded { key: key(), owner: Some(erp.clone()), object },
         EventKind::Populated,
-        EventKind::Configured { config: Arc::new(Config::default()), follow_set_by: None, regroups: false },
+        configured(Config::default(), None, false),
         EventKind::Regrouped,
-        EventKind::Configured {
-            config: Arc::new(full_config()),
-            follow_set_by: Some("tenant".into()),
-            regroups: true,
-        },
-        EventKind::Configured { config: Arc::new(admitting_config()), follow_set_by: None, regroups: false },
+        configured(full_config(), Some("tenant".into()), true),
+        configured(admitting_config(), None, false),
         EventKind::Paused,
         EventKind::PausedItself { reason: PauseReason::EndpointGone },
         EventKind::Resumed,
@@ -210,6 +206,10 @@ pub(super) fn kinds() -> Vec<EventKind> {
     ]);
     kinds.extend(groups::kinds());
     kinds
+}
+
+fn configured(config: Config, follow_set_by: Option<Arc<str>>, regroups: bool) -> EventKind {
+    EventKind::Configured { config: Arc::new(config), follow_set_by, regroups }
 }
 
 fn refreshed(provenance: Provenance) -> EventKind {

@@ -46,12 +46,11 @@ impl Generator {
 
     /// A pause of a group, or every other time the resume of the group that was paused last.
     pub(super) fn pause_group(&mut self, group: &'static str) -> Command {
-        match self.paused_group.take() {
-            Some(group) => Command::PauseGroup { group, paused: false },
-            None => {
-                self.paused_group = Some(group);
-                Command::PauseGroup { group, paused: true }
-            }
+        if let Some(group) = self.paused_group.take() {
+            Command::PauseGroup { group, paused: false }
+        } else {
+            self.paused_group = Some(group);
+            Command::PauseGroup { group, paused: true }
         }
     }
 
