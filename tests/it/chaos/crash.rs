@@ -23,6 +23,7 @@ mod followers;
 mod history;
 mod judge;
 mod late_writes;
+mod limits;
 pub(crate) mod links;
 mod load;
 mod nodes;
