@@ -40,7 +40,7 @@ impl CloudEvent<'_> {
         if let Some((key, version)) = self.item {
             insert("ce-subject", key);
             insert("ce-partitionkey", key);
-            // As text, a larger version sorts behind a smaller one.
+            // With leading zeros, texts are in the order of the versions.
             insert("ce-sequence", &format!("{version:020}"));
         }
         if let Some(trace) = self.traceparent {

@@ -42,7 +42,7 @@ impl Handle {
 }
 
 impl Locked {
-    /// Lets a call wait. Returns false if there is nothing to wait for.
+    /// Registers a call that waits. Returns false if there is nothing to wait for.
     fn join(&mut self, tokens: &[Token], call: &Arc<Notify>) -> bool {
         let waits = self.queue.await_change(tokens);
         if waits {
