@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use self::measured::Measured;
 pub use self::misfit::Misfit;
+use super::deliveries::{KeptDelivery, ReceivedDelivery};
 use super::delta::{self, Delta, Deltas};
 use super::event::{
     Appended, Due, Event, EventKind, Leased, Origin, Queued, ReplaceCounts, ReplaceEnded, ViewChanges,
@@ -109,6 +110,7 @@ impl State {
             }
         }
         self.apply_to_versions(&event.kind, event.at)?;
+        self.apply_to_deliveries(&event.kind, event.at)?;
         self.apply_to_queue(&event.kind, event.at)?;
         if matches!(event.kind, EventKind::VersionRemembered { .. }) {
             return Ok(Applied::default());
@@ -242,7 +244,10 @@ impl State {
             | EventKind::Redriven { .. }
             | EventKind::Removed { .. }
             | EventKind::VersionRemembered { .. }
-            | EventKind::Seeded { .. } => {}
+            | EventKind::Seeded { .. }
+            | EventKind::DeliveryReceived { .. }
+            | EventKind::DeliveryKept { .. }
+            | EventKind::DeliveryDropped { .. } => {}
         }
         Ok(())
     }
@@ -303,6 +308,23 @@ impl State {
         if position.is_some() && matches!(self.initial, InitialList::Running { .. }) {
             self.initial = self.initial.ended(true);
         }
+    }
+
+    /// Applies the event's effect on the deliveries.
+    fn apply_to_deliveries(&mut self, kind: &EventKind, at: Time) -> Result<(), Reason> {
+        match kind {
+            EventKind::DeliveryReceived { id } => {
+                if !self.deliveries.receive(ReceivedDelivery { at, id: *id }) {
+                    return Err("the delivery has been received before");
+                }
+            }
+            EventKind::DeliveryKept { delivery } => {
+                self.deliveries.keep(KeptDelivery { rv: self.rv, at, delivery: delivery.clone() });
+            }
+            EventKind::DeliveryDropped { number } => self.deliveries.drop_kept(*number),
+            _ => {}
+        }
+        Ok(())
     }
 
     /// Applies the event's effect on the remembered versions.

@@ -124,7 +124,7 @@ impl Checkpoints {
 
     /// Approximate size of the state in bytes.
     pub(super) fn live_bytes(&self, state: &State) -> u64 {
-        self.key_bytes + state.settled.bytes() as u64
+        self.key_bytes + (state.settled.bytes() + state.deliveries.bytes()) as u64
     }
 }
 

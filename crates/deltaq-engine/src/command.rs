@@ -22,6 +22,7 @@ mod admin;
 mod bounds;
 mod consume;
 mod debounce;
+mod deliver;
 mod expected;
 mod follow;
 mod groups;
@@ -33,6 +34,7 @@ mod resync;
 mod sequence;
 mod version;
 
+pub use deliver::Delivered;
 pub use deltaq_types::HoldScope;
 pub use expected::{Expected, Versions};
 pub use follow::Taken;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq_types::terms::DELAY_MAX;
-use deltaq_types::{Mode, Push, RawObject, Retention};
+use deltaq_types::{Hook, Mode, Push, RawObject, Retention, VersionTies};
 
 pub use self::document::Invalid;
 pub use self::order::{Order, OrderError, OrderValue};
@@ -103,6 +103,8 @@ pub struct Config {
     /// The JSON pointer to the version of an object. The version grows with each state of a key. `None` if objects
     /// have no version.
     pub version: Option<Pointer>,
+    /// What becomes of an object with the version of the newest state of its key; `None` for the default.
+    pub version_ties: Option<VersionTies>,
     /// Whether the queue stores acknowledged objects.
     pub known_objects: bool,
     /// Whether Replace queues `Replaced`, or `Sync` like older versions of client-go.
@@ -151,6 +153,8 @@ pub struct Config {
     pub follow: Option<Arc<Follow>>,
     /// The endpoint that gets the keys as requests. The engine stores the setting and does not apply it.
     pub push: Option<Arc<Push>>,
+    /// The webhooks that the queue takes as changes. The engine stores the setting and does not apply it.
+    pub hook: Option<Arc<Hook>>,
     /// The schema and pruning of incoming objects; `None` if there is neither.
     pub admission: Option<Arc<AdmissionText>>,
 }
@@ -177,6 +181,12 @@ impl Config {
         rules.keeps_every_delta || (rules.drops_unseen_keys && !self.known_objects)
     }
 
+    /// Whether an object with the version of the newest state of its key is applied if it differs from it.
+    #[must_use]
+    pub fn applies_ties(&self) -> bool {
+        self.version_ties.map_or(self.hook.is_some(), |ties| ties == VersionTies::Apply)
+    }
+
     /// The first field that differs in `next` but can't change while the queue holds keys.
     #[must_use]
     pub fn immutable_difference(&self, next: &Self) -> Option<&'static str> {
@@ -198,6 +208,7 @@ impl Default for Config {
             mode: Mode::Delta,
             key: KeySpec::default(),
             version: None,
+            version_ties: None,
             known_objects: true,
             emit_replaced: true,
             lease: Duration::from_secs(30),
@@ -221,6 +232,7 @@ impl Default for Config {
             ignored: Ignored::default(),
             follow: None,
             push: None,
+            hook: None,
             admission: None,
         }
     }

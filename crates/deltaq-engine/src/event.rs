@@ -28,6 +28,7 @@ use deltaq_types::PauseReason;
 use serde::{Deserialize, Serialize};
 
 use super::config::Config;
+use super::deliveries::{DeliveryId, UnappliedDelivery};
 use super::delta::{DeltaKind, Provenance};
 use super::follow::FollowPosition;
 use super::id::{Rv, Sequence, Source, Token, Worker};
@@ -260,6 +261,21 @@ pub enum EventKind {
         /// The position.
         position: FollowPosition,
     },
+    /// A delivery of a webhook or a CloudEvent was applied. The event follows those of its changes.
+    DeliveryReceived {
+        /// The id of the delivery.
+        id: DeliveryId,
+    },
+    /// A delivery that could not be applied is kept. The event's number is its number.
+    DeliveryKept {
+        /// The delivery.
+        delivery: Arc<UnappliedDelivery>,
+    },
+    /// A kept delivery was discarded, or was applied after all.
+    DeliveryDropped {
+        /// The number of the delivery.
+        number: Rv,
+    },
     /// An operator set the last sequence number of a source.
     Renumbered {
         /// The source.
@@ -402,6 +418,9 @@ impl EventKind {
             | Self::Closed { .. }
             | Self::Reopened
             | Self::ResyncDue
+            | Self::DeliveryReceived { .. }
+            | Self::DeliveryKept { .. }
+            | Self::DeliveryDropped { .. }
             | Self::Recovered { .. }
             | Self::ReplaceStarted { .. }
             | Self::ReplaceEnded(_)

@@ -72,6 +72,7 @@ impl Queue {
         self.check_groups()?;
         self.check_stops()?;
         self.state().versions.check()?;
+        self.state().deliveries.check()?;
         self.state().lives.check_order(self.state().rv)?;
         if self.state().config.version.is_none() && self.state().versions.iter().next().is_some() {
             return Err(String::from("versions are remembered without the setting version"));

@@ -30,6 +30,7 @@ pub mod command;
 pub mod config;
 pub mod decimal;
 mod deletion_limit;
+pub mod deliveries;
 pub mod delta;
 pub mod effects;
 pub mod event;

@@ -45,6 +45,14 @@ pub const REMEMBERED_VERSIONS_MAX: usize = 100_000;
 pub const REMEMBERED_VERSIONS_BYTES_MAX: usize = 64 << 20;
 /// Maximum age of a remembered version, in seconds.
 pub const REMEMBERED_VERSIONS_SECS: u64 = 24 * 60 * 60;
+/// Maximum number of remembered ids of deliveries in a queue.
+pub const DELIVERY_IDS_MAX: usize = 100_000;
+/// Maximum age of a remembered id of a delivery, in seconds.
+pub const DELIVERY_IDS_SECS: u64 = 24 * 60 * 60;
+/// Maximum number of deliveries that a queue keeps because it could not apply them.
+pub const KEPT_DELIVERIES_MAX: usize = 1_000;
+/// Maximum size of the kept deliveries of a queue, in bytes (approximate).
+pub const KEPT_DELIVERIES_BYTES_MAX: usize = 8 << 20;
 /// What a key takes in memory without its text, deltas and known object, in bytes (approximate).
 pub const KEY_BYTES: usize = 384;
 /// What a delta or a known object takes in memory without its text, in bytes (approximate).

@@ -261,12 +261,13 @@ impl Queue {
     }
 
     /// Bytes that the queue takes in memory (approximate): its keys, deltas, known objects and errors, its indexes, the deleted
-    /// keys in its feeds, lists that are not applied yet, and the records of settled leases, sources and versions.
+    /// keys in its feeds, lists that are not applied yet, and the records of settled leases, sources, versions and
+    /// deliveries.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
-        let State { held_bytes, settled, sources, versions, .. } = &self.state;
+        let State { held_bytes, settled, sources, versions, deliveries, .. } = &self.state;
         let groups = self.state.schedule.groups.as_ref().map_or(0, |groups| groups.bytes());
-        let records = settled.bytes() + sources.bytes() + versions.bytes() + groups;
+        let records = settled.bytes() + sources.bytes() + versions.bytes() + deliveries.bytes() + groups;
         let Volatile { feeds, indexes, .. } = &self.volatile;
         held_bytes + records + feeds.tombstone_bytes() + indexes.bytes() + self.volatile.listed_bytes()
     }

@@ -8,6 +8,7 @@
 use std::num::NonZero;
 
 use super::checkpoint::{Checkpoints, SlotSet};
+use super::deliveries::Deliveries;
 use super::event::{EventKind, ReplaceCounts, ReplaceEnded};
 use super::id::{Rv, Slot};
 use super::initial::InitialList;
@@ -58,6 +59,7 @@ impl Restore {
         state.follow_set_by.clone_from(&from.follow_set_by);
         state.sources.restore(from.sources);
         state.versions = RememberedVersions::restore(from.versions);
+        state.deliveries = Deliveries::restore(from.received, from.kept);
         state.settled = from.settled;
         state.stops = state.may_stop();
         Self { checkpoints: Checkpoints::restored(state.rv), state, seen: SlotSet::default() }

@@ -7,6 +7,7 @@ use deltaq_types::PauseReason;
 use serde::{Deserialize, Serialize};
 
 use super::config::Config;
+use super::deliveries::{KeptDelivery, ReceivedDelivery};
 use super::delta::Delta;
 use super::event::ReplaceCounts;
 use super::follow::FollowPosition;
@@ -81,6 +82,12 @@ pub struct QueueState {
     /// The remembered versions, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub versions: Vec<RememberedVersion>,
+    /// The remembered ids of deliveries, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub received: Vec<ReceivedDelivery>,
+    /// The kept deliveries, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<KeptDelivery>,
     /// The settings.
     pub config: Arc<Config>,
     /// The outcomes of the latest settled leases.

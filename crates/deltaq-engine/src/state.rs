@@ -6,6 +6,7 @@ use std::sync::Arc;
 use deltaq_types::PauseReason;
 
 use super::config::Config;
+use super::deliveries::Deliveries;
 use super::follow::FollowPosition;
 use super::id::{Rv, Slot, Source};
 use super::initial::InitialList;
@@ -75,6 +76,8 @@ pub(super) struct State {
     pub(super) follow_set_by: Option<Arc<str>>,
     /// The remembered versions. Empty without the setting `version`.
     pub(super) versions: RememberedVersions,
+    /// The deliveries of webhooks and CloudEvents.
+    pub(super) deliveries: Deliveries,
     /// Number of known objects.
     pub(super) known: usize,
     /// Number of keys with a pending delta of the initial list.
@@ -119,6 +122,7 @@ impl State {
             followed: None,
             follow_set_by: None,
             versions: RememberedVersions::default(),
+            deliveries: Deliveries::default(),
             known: 0,
             initial_pending: 0,
             stops,
@@ -133,6 +137,7 @@ impl State {
             source: source.clone(),
             history: history.clone(),
         };
+        let (received, kept) = self.deliveries.parts();
         QueueState {
             rv: self.rv,
             lives: self.lives.all(self.rv),
@@ -156,6 +161,8 @@ impl State {
             follow_set_by: self.follow_set_by.clone(),
             sources: self.sources.histories().map(source).collect(),
             versions: self.versions.iter().cloned().collect(),
+            received,
+            kept,
         }
     }
 

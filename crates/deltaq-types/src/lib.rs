@@ -14,6 +14,7 @@ struct Readme;
 
 pub mod duration;
 mod groups;
+mod hook;
 pub mod name;
 #[expect(clippy::missing_errors_doc, reason = "each function refuses the values that its name excludes")]
 pub mod range;
@@ -50,6 +51,9 @@ pub use self::groups::{
     GROUP_BYTES_MAX, GROUP_OVERRIDES_MAX, GroupBy, GroupDocument, GroupList, GroupOverride, Groups, KeyPrefix,
 };
 pub use self::history::EventDocument;
+pub use self::hook::{
+    HOOK_SECRETS_MAX, Hook, HookCondition, HookId, HookScheme, HookSignature, SignatureEncoding,
+};
 pub use self::kinds::Members;
 pub use self::page::Page;
 pub use self::problem::{ProblemDocument, ViolationDocument};
@@ -75,7 +79,7 @@ pub use self::server::{
 pub use self::settings::{
     Bucket, Debounce, DebouncedDeletes, DeliveryRate, DetailedKeyPart, DiffSettings, Follow, FollowedView,
     HeadStartOrder, ItemExponential, ItemFastSlow, KeyPart, Mode, Order, PriorityOrder, QueueSettings,
-    RateLimiter, Retention, SettingsPlan,
+    RateLimiter, Retention, SettingsPlan, VersionTies,
 };
 pub use self::timestamp::{LAST_US, Timestamp};
 pub use self::watch::WatchRow;

@@ -13,6 +13,7 @@ use utoipa::ToSchema;
 use super::RawObject;
 use super::duration::{DurationText, SignedDuration};
 use super::groups::Groups;
+use super::hook::Hook;
 use super::name::Name;
 use super::push::Push;
 use super::range::{self, CENTURY, DAYS_366, HOUR, HOURS_12, SEC, U32_MAX, US, WHOLE_MAX};
@@ -47,6 +48,11 @@ pub struct QueueSettings {
     #[serde(default, deserialize_with = "optional_pointer")]
     #[schema(required = true, value_type = Option<JsonPointer>)]
     pub version: Option<String>,
+    /// What becomes of an object whose version is equal to that of the newest state of its key; null for `apply` in a queue with a
+    /// `hook`, otherwise `stale`.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub version_ties: Option<VersionTies>,
     /// Whether the queue stores the objects that consumers have acknowledged.
     pub known_objects: bool,
     /// Whether Replace queues deltas of type `Replaced`; otherwise `Sync`.
@@ -129,6 +135,10 @@ pub struct QueueSettings {
     #[serde(default, deserialize_with = "range::optional_table")]
     #[schema(required = true)]
     pub push: Option<Push>,
+    /// The webhooks that the queue takes as changes; null for none.
+    #[serde(default, deserialize_with = "range::optional_table")]
+    #[schema(required = true)]
+    pub hook: Option<Hook>,
     /// A JSON Schema that objects must satisfy, and whose defaults fill absent members; null for none.
     #[serde(default)]
     #[schema(required = true)]
@@ -159,6 +169,16 @@ pub struct DiffSettings {
     #[serde(default, deserialize_with = "array_keys")]
     #[schema(required = true, value_type = BTreeMap<String, JsonPointer>)]
     pub array_keys: BTreeMap<String, String>,
+}
+
+/// What becomes of an object whose version is equal to that of the newest state of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum VersionTies {
+    /// It is stale.
+    Stale,
+    /// It is applied if its content differs, and a Delete is always applied: vendors stamp their objects with whole seconds.
+    Apply,
 }
 
 /// What a pop delivers.
@@ -426,6 +446,7 @@ impl QueueSettings {
         "mode",
         "key",
         "version",
+        "version_ties",
         "known_objects",
         "emit_replaced",
         "lease",
@@ -494,6 +515,22 @@ impl QueueSettings {
         "push.reject_statuses",
         "push.disable_after",
         "push.headers",
+        "hook",
+        "hook.scheme",
+        "hook.secrets",
+        "hook.signature",
+        "hook.signature.header",
+        "hook.signature.prefix",
+        "hook.signature.encoding",
+        "hook.signature.timestamp_header",
+        "hook.object",
+        "hook.id",
+        "hook.only",
+        "hook.deleted",
+        "hook.deleted.header",
+        "hook.deleted.pointer",
+        "hook.deleted.values",
+        "hook.refuse",
         "schema",
         "prune",
         "ignore",

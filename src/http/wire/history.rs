@@ -106,6 +106,9 @@ fn name(kind: &EventKind) -> Option<EventName> {
         | EventKind::Closed { .. }
         | EventKind::Reopened
         | EventKind::ResyncDue
+        | EventKind::DeliveryReceived { .. }
+        | EventKind::DeliveryKept { .. }
+        | EventKind::DeliveryDropped { .. }
         | EventKind::Recovered { .. }
         | EventKind::ReplaceStarted { .. }
         | EventKind::ReplaceEnded(_)

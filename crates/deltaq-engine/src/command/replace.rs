@@ -455,6 +455,11 @@ impl Queue {
         let remembered = self.state().versions.of(key).filter(|_| job.versions_decide).cloned();
         match version.cmp(&held.max(remembered)?) {
             Ordering::Greater => None,
+            Ordering::Equal
+                if self.applies_tie(self.present_object(key), Some(object), DeltaKind::Replaced) =>
+            {
+                None
+            }
             order => Some(Verdict::Stale { take_over: order == Ordering::Equal }),
         }
     }

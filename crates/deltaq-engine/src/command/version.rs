@@ -6,6 +6,7 @@
 //! version only if the version belongs to a dropped delta. Versions grow, so this is the case if the remembered
 //! version is not less than the version of the oldest dropped delta.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use super::Call;
@@ -54,20 +55,53 @@ impl Queue {
 
     /// Finds the calls that are not newer than the newest state of their key. An earlier call of the same command may
     /// have set that state.
-    pub(super) fn stale_calls(&self, calls: &[Call]) -> StaleCalls {
+    pub(super) fn stale_calls<'c>(&'c self, calls: &'c [Call]) -> StaleCalls {
         if self.state().config.version.is_none() {
             return StaleCalls::default();
         }
-        let mut newest: HashMap<&Key, Option<ObjectVersion>> = HashMap::new();
+        let mut newest: HashMap<&Key, (Option<ObjectVersion>, Option<&Object>)> = HashMap::new();
         let are_stale = calls.iter().map(|call| {
-            let newest = newest.entry(&call.key).or_insert_with(|| self.newest_version(&call.key));
-            let is_newer = call.version > *newest;
-            if is_newer {
-                newest.clone_from(&call.version);
+            let (version, object) = newest
+                .entry(&call.key)
+                .or_insert_with(|| (self.newest_version(&call.key), self.present_object(&call.key)));
+            let is_stale = match &call.version {
+                Some(given) => match Some(given).cmp(&version.as_ref()) {
+                    Ordering::Less => true,
+                    Ordering::Equal => !self.applies_tie(*object, call.object.as_ref(), call.kind),
+                    Ordering::Greater => false,
+                },
+                None => false,
+            };
+            if !is_stale {
+                *version = version.take().max(call.version.clone());
+                *object = call.object.as_ref().filter(|_| call.kind != DeltaKind::Deleted);
             }
-            call.version.is_some() && !is_newer
+            is_stale
         });
         StaleCalls(are_stale.collect())
+    }
+
+    /// The newest object of a key that was not deleted.
+    pub(super) fn present_object(&self, key: &Key) -> Option<&Object> {
+        let entry = self.state().table.get(key.as_str()).filter(|entry| !entry.is_deleted())?;
+        entry.newest_object()
+    }
+
+    /// Whether an object is applied although its version is that of the newest state of its key, which has the object `present`. A
+    /// deletion is final, because deliveries may arrive out of order. A queue without known objects can't tell a deleted key from
+    /// an acknowledged one, so there every object is applied.
+    pub(super) fn applies_tie(
+        &self,
+        present: Option<&Object>,
+        object: Option<&Object>,
+        kind: DeltaKind,
+    ) -> bool {
+        let config = &self.state().config;
+        config.applies_ties()
+            && match present {
+                Some(present) => kind == DeltaKind::Deleted || object != Some(present),
+                None => kind != DeltaKind::Deleted && !config.known_objects,
+            }
     }
 
     /// Remembers the version of a deletion: that of the call if it has one, otherwise the newest version of the key.

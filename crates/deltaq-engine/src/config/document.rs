@@ -66,6 +66,7 @@ impl Config {
             mode: document.mode,
             key: key.map_err(invalid("key"))?,
             version: version.map_err(invalid("version"))?,
+            version_ties: document.version_ties,
             known_objects: document.known_objects,
             emit_replaced: document.emit_replaced,
             lease: document.lease.get(),
@@ -100,6 +101,7 @@ impl Config {
             ignored: Ignored::new(&document.ignore).map_err(invalid("ignore"))?,
             follow: document.follow.as_ref().map(|document| Arc::new(follow(document))),
             push: document.push.clone().map(Arc::new),
+            hook: document.hook.clone().map(Arc::new),
             admission: admission(document)?.map(Arc::new),
         })
     }
@@ -115,6 +117,7 @@ impl Config {
             mode: self.mode,
             key: self.key.pointers().iter().map(key_part).collect(),
             version: self.version.as_ref().map(|pointer| pointer.text.to_string()),
+            version_ties: self.version_ties,
             known_objects: self.known_objects,
             emit_replaced: self.emit_replaced,
             lease: self.lease.into(),
@@ -135,6 +138,7 @@ impl Config {
             retention: self.retention,
             follow: self.follow.as_deref().map(follow_settings),
             push: self.push.as_deref().cloned(),
+            hook: self.hook.as_deref().cloned(),
             schema: self.admission.as_ref().and_then(|admission| admission.schema.clone()),
             prune: prune.iter().map(|pointer| pointer.text.to_string()).collect(),
             ignore: self.ignored.texts(),

@@ -277,6 +277,7 @@ const OBJECT_RULES: &[&str] = &[
     "a stale call",
     "a stale call of an absent key",
     "a stale listed object",
+    "a listed object with the version of another content",
     "a version is remembered",
     "a key with the listed version is taken over",
     "a reader catches up",

@@ -26,6 +26,7 @@ use deltaq_engine::{Counters, Queue, ScanCursor};
 use deltaq_types::Mode;
 
 mod debounce;
+mod deliveries;
 mod events;
 mod freshness;
 mod groups;

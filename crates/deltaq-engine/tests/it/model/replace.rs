@@ -527,6 +527,11 @@ impl Model {
         if !job.versions_decide {
             self.hit("the setting version changes while a Replace runs");
         }
+        let present = self.get(key).filter(|item| !item.newest_is_deleted()).and_then(Item::newest_content);
+        if order.is_eq() && self.applies_tie(present, Some(content), DeltaKind::Replaced) {
+            self.hit("a listed object with the version of another content");
+            return None;
+        }
         Some(order).filter(|order| order.is_le())
     }
 

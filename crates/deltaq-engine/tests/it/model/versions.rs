@@ -1,5 +1,8 @@
 //! The setting `version`.
 
+use deltaq_engine::delta::DeltaKind;
+use deltaq_types::VersionTies;
+
 use super::{Content, Item, Micros, Model, ModelCall, ModelDelta, ModelRemembered, Name, OBJECTS};
 
 const DAY: Micros = 86_400_000_000;
@@ -20,9 +23,33 @@ impl Model {
     pub(super) fn is_stale(&self, calls: &[ModelCall], index: usize) -> bool {
         let version = |call: &ModelCall| call.content.and_then(|content| self.version_of(content));
         let call = &calls[index];
-        let earlier =
-            calls[..index].iter().filter(|earlier| earlier.key == call.key).filter_map(version).max();
-        version(call).is_some_and(|rank| Some(rank) <= earlier.max(self.newest_version(call.key)))
+        let Some(rank) = version(call) else { return false };
+        let mut newest = self.newest_version(call.key);
+        let mut content =
+            self.get(call.key).filter(|item| !item.newest_is_deleted()).and_then(Item::newest_content);
+        for (at, earlier) in calls[..index].iter().enumerate() {
+            if earlier.key == call.key && !self.is_stale(calls, at) {
+                newest = newest.max(version(earlier));
+                content = earlier.content.filter(|_| earlier.kind != DeltaKind::Deleted);
+            }
+        }
+        let is_tie = Some(rank) == newest;
+        Some(rank) < newest || (is_tie && !self.applies_tie(content, call.content, call.kind))
+    }
+
+    /// Whether an object with the version of the newest state, which has the content `present`, is applied.
+    pub(super) fn applies_tie(
+        &self,
+        present: Option<Content>,
+        content: Option<Content>,
+        kind: DeltaKind,
+    ) -> bool {
+        let deletes = kind == DeltaKind::Deleted;
+        let applies = match present {
+            Some(present) => deletes || content != Some(present),
+            None => !deletes && !self.config.known_objects,
+        };
+        applies && self.config.version_ties == Some(VersionTies::Apply)
     }
 
     pub(super) fn remember(&mut self, now: Micros, key: Name, version: Option<u8>) {

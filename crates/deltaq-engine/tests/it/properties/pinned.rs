@@ -32,6 +32,7 @@ const PLAIN: Setup = Setup {
     max_deletes: None,
     indexes: 0,
     version: false,
+    ties: false,
     ignores_v: false,
 };
 

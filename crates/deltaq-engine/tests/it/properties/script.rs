@@ -85,7 +85,8 @@ pub(crate) enum Change {
     Mode(Mode),
     KnownObjects(bool),
     Indexes(u8),
-    Version(bool),
+    /// Whether objects have versions, and whether one with an equal version is applied.
+    Version(bool, bool),
     Order(u8),
     Limits(u8),
     Groups(u8),
@@ -456,7 +457,7 @@ impl Generator {
             return Change::Groups(self.limits.u8(..GROUPS));
         }
         if self.versions.u8(..8) == 0 {
-            return Change::Version(self.versions.u8(..3) > 0);
+            return Change::Version(self.versions.u8(..3) > 0, self.versions.bool());
         }
         match self.rng.u8(..12) {
             0..=2 => Change::MaxFailures(self.rng.u32(..4)),

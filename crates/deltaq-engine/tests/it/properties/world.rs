@@ -398,7 +398,7 @@ impl World {
             Change::Mode(mode) => setup.mode = mode,
             Change::KnownObjects(known) => setup.known_objects = known,
             Change::Indexes(number) => setup.indexes = number,
-            Change::Version(version) => setup.version = version,
+            Change::Version(version, ties) => (setup.version, setup.ties) = (version, ties),
             Change::Order(order) => setup.order = order,
             Change::Limits(limits) => setup.limits = limits,
             Change::Groups(groups) => setup.groups = groups,

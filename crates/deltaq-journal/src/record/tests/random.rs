@@ -39,6 +39,7 @@ use super::{all_types, read, run_of, samples, types};
 use crate::record::{Decoder, journal_rows, queue_row};
 use crate::store::{Epoch, QueueId};
 
+mod deliveries;
 mod settings;
 
 const STATES: u64 = 2_000;
@@ -195,7 +196,7 @@ impl Dice {
     }
 
     fn event_kind(&mut self) -> EventKind {
-        match self.0.u32(0..35) {
+        match self.0.u32(0..38) {
             0 => EventKind::Appended(self.appended()),
             1 => EventKind::Queued(Queued {
                 key: self.key(),
@@ -244,6 +245,9 @@ impl Dice {
             32 => EventKind::GroupHeld { group: self.maybe(Self::text), until: self.time() },
             25 => EventKind::Held { until: self.time() },
             27 => EventKind::PausedItself { reason: self.pause_reason() },
+            35 => EventKind::DeliveryReceived { id: self.delivery_id() },
+            36 => EventKind::DeliveryKept { delivery: self.unapplied() },
+            37 => EventKind::DeliveryDropped { number: self.rv() },
             24 => EventKind::Renumbered { source: self.name(), sequence: self.maybe(Self::number) },
             _ => EventKind::ReplaceEnded(ReplaceEnded {
                 source: self.maybe(Self::name),
@@ -493,6 +497,8 @@ impl Dice {
                 rv: dice.rv(),
                 at: dice.time(),
             }),
+            received: self.list(Self::received),
+            kept: self.list(Self::kept),
         }
     }
 

@@ -1,5 +1,6 @@
 //! One value of every kind, with and without its optional fields.
 
+mod deliveries;
 mod groups;
 
 use std::sync::Arc;
@@ -37,7 +38,7 @@ use deltaq_engine::time::Time;
 use deltaq_engine::trace::{Trace, TraceContext};
 use deltaq_engine::view::View;
 use deltaq_types::name::{Incarnation, Name};
-use deltaq_types::{Bucket, Mode, PauseReason, Push, PushFormat, PushPayload, RawObject, Retention};
+use deltaq_types::{Bucket, Mode, PauseReason, Push, PushFormat, PushPayload, RawObject, Retention, VersionTies};
 
 use crate::record::Identity;
 use crate::store::QueueId;
@@ -205,6 +206,7 @@ pub(super) fn kinds() -> Vec<EventKind> {
         EventKind::Renumbered { source: "erp".into(), sequence: None },
     ]);
     kinds.extend(groups::kinds());
+    kinds.extend(deliveries::kinds());
     kinds
 }
 
@@ -263,6 +265,7 @@ pub(super) fn full_config() -> Config {
         mode: Mode::Latest,
         key: KeySpec::new(pointers.into_iter().map(Result::unwrap).collect()).unwrap(),
         version: Some(Pointer::parse("/metadata/updated_at", false).unwrap()),
+        version_ties: Some(VersionTies::Apply),
         known_objects: false,
         emit_replaced: false,
         lease: Duration::from_secs(90),
@@ -316,6 +319,7 @@ pub(super) fn full_config() -> Config {
             max_waiting: 7,
         })),
         push: Some(Arc::new(push())),
+        hook: Some(Arc::new(deliveries::hook())),
         admission: None,
     }
 }
@@ -475,6 +479,8 @@ fn new_queue_state() -> QueueState {
         follow_set_by: None,
         sources: Vec::new(),
         versions: Vec::new(),
+        received: Vec::new(),
+        kept: Vec::new(),
     }
 }
 
@@ -524,6 +530,8 @@ pub(super) fn queue_states() -> Vec<QueueState> {
         followed: Some(position(FollowPhase::List { since: Rv::new(30) })),
         follow_set_by: Some("tenant".into()),
         versions: vec![remembered("1.20e3", None, 19), remembered(r#""a\"b""#, Some("1"), 20)],
+        received: deliveries::received(),
+        kept: deliveries::kept(),
         last_replace: Some(replace),
     };
     let running = LastReplace {

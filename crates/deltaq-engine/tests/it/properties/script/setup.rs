@@ -9,7 +9,7 @@ use deltaq_engine::pointer::Pointer;
 use deltaq_engine::rate::Rate;
 use deltaq_engine::rate_limit::{ItemExponential, ItemFastSlow, RateLimiter};
 use deltaq_engine::schedule::HeadStart;
-use deltaq_types::{Bucket, Mode};
+use deltaq_types::{Bucket, Mode, VersionTies};
 use fastrand::Rng;
 
 use super::super::indexes;
@@ -45,6 +45,8 @@ pub(crate) struct Setup {
     pub(crate) indexes: u8,
     /// Whether the objects have a version.
     pub(crate) version: bool,
+    /// Whether an object with the version of the newest state is applied if it differs.
+    pub(crate) ties: bool,
     /// Whether a change of the member `v` alone is no change.
     pub(crate) ignores_v: bool,
 }
@@ -88,6 +90,7 @@ impl Setup {
             max_deletes: self.max_deletes,
             indexes: indexes::settings(self.indexes),
             version: (self.version && self.mode != Mode::Keys).then(|| pointer("/v")),
+            version_ties: self.ties.then_some(VersionTies::Apply),
             ignored: Ignored::new(if self.ignores_v && self.mode != Mode::Keys { &v } else { &[] })
                 .expect("a pointer"),
             ..Config::default()
@@ -128,6 +131,7 @@ impl Setup {
             max_deletes: (rng.u8(..8) == 0).then(|| rng.u64(..4)),
             indexes: rng.u8(..4),
             version: rng.u8(..3) == 0,
+            ties: chosen.bool(),
             ignores_v: debounces.u8(..4) == 0,
         }
     }

@@ -16,7 +16,7 @@ use deltaq_engine::schedule::HeadStart;
 use deltaq_engine::view::View;
 use deltaq_types::duration::DurationText;
 use deltaq_types::range::{CENTURY, HEAD_START_MAX, HOUR, HOURS_12, SEC};
-use deltaq_types::{Bucket, Mode, Push, PushFormat, PushPayload, RawObject, Retention};
+use deltaq_types::{Bucket, Mode, Push, PushFormat, PushPayload, RawObject, Retention, VersionTies};
 
 use super::Dice;
 
@@ -86,6 +86,7 @@ impl Dice {
             mode,
             key,
             version: version.filter(|_| mode != Mode::Keys),
+            version_ties: self.maybe(|dice| dice.of(&[VersionTies::Stale, VersionTies::Apply])),
             known_objects: self.0.bool(),
             emit_replaced: self.0.bool(),
             lease: Duration::from_micros(self.0.u64(SEC..=HOURS_12)),
@@ -114,6 +115,7 @@ impl Dice {
             ignored: self.ignored(),
             follow: self.maybe(|dice| Arc::new(dice.follow())),
             push: self.maybe(|dice| Arc::new(dice.push())),
+            hook: self.maybe(|dice| Arc::new(dice.hook())),
         }
     }
 
