@@ -21,8 +21,7 @@ use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
 pub use self::glob::Glob;
-use self::rate::Bucket;
-pub use self::rate::Rate;
+pub use self::rate::{Bucket, Rate};
 use crate::config::access::{GrantEntry, TokenEntry, Verb};
 
 /// Maximum number of tokens. Each request is compared with all of them.

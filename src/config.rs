@@ -36,8 +36,8 @@ pub use self::environment::{client_token, client_url, is_supervised, permits_col
 use self::layers::{Layers, UNSET};
 pub use self::memory::available as available_memory;
 pub use self::sections::{
-    Audit, AuditCalls, Console, Log, LogFormat, LogLevel, Metrics, Push, PushSecret, Queues, Server, Storage,
-    Sync, Trace, Watch,
+    Audit, AuditCalls, Console, Hooks, Log, LogFormat, LogLevel, Metrics, Push, Queues, SecretFile, Server,
+    Storage, Sync, Trace, Watch,
 };
 
 /// The section with the default settings of queues.
@@ -73,6 +73,8 @@ pub struct Settings {
     pub cluster: Cluster,
     /// What queues may push, and to where.
     pub push: Push,
+    /// Webhooks that queues take.
+    pub hooks: Hooks,
     /// Tokens.
     pub access: Access,
     /// The audit log.

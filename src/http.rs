@@ -27,6 +27,7 @@ mod telemetry;
 pub use api::operations::{operation, operation_ids};
 pub use gate::Gate;
 pub use gate::body_rate::BodyRateLimit;
+pub use gate::hooks::HookAddresses;
 pub use gate::in_flight::InFlightLimits;
 pub use gate::seats::Seats;
 pub use node::{Node, NodeError, SecretError};

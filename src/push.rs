@@ -11,7 +11,6 @@ mod breaker;
 mod cloud_event;
 mod destination;
 mod policy;
-mod secret;
 mod sender;
 mod settled;
 mod verdict;

@@ -45,6 +45,7 @@ use crate::config::{self, Settings};
 use crate::http::connection::threads::Threads;
 use crate::http::{RequestMetrics, StoreInfo};
 use crate::push::{Policy, Sender};
+use crate::secrets::Secrets;
 use crate::spans::Spans;
 use crate::suppression::Suppression;
 use crate::{supervisor, telemetry};
@@ -69,6 +70,14 @@ pub struct Server {
     drain_delay: Duration,
     shutdown: Shutdown,
     closing: DropGuard,
+}
+
+/// What queues may push, and the secrets of the deliveries that they take.
+fn webhooks(settings: &Settings) -> Result<(Arc<Policy>, Arc<Secrets>), Error> {
+    let policy = Policy::read(&settings.push).map_err(|source| Error::Push { source })?;
+    let secrets = Secrets::read("hooks", &settings.hooks.secrets);
+    let secrets = secrets.map_err(|source| Error::Hooks { source })?;
+    Ok((Arc::new(policy), Arc::new(secrets)))
 }
 
 impl Server {
@@ -97,8 +106,7 @@ impl Server {
         let listeners = Listeners::bind(settings, sockets).await?;
         let (reloadable, audit_writer) = Reloadable::read(settings, &shutdown).await?;
         listeners.check(settings.access.insecure || !reloadable.is_open())?;
-        let policy = Policy::read(&settings.push).map_err(|source| Error::Push { source })?;
-        let policy = Arc::new(policy);
+        let (policy, hook_secrets) = webhooks(settings)?;
         let sender = Sender::new(&policy).map_err(|source| Error::Sender { source })?;
         let spans = Spans::new(&settings.trace).map_err(|source| Error::Spans { source })?;
         let threads = Threads::start().map_err(|source| Error::Thread { purpose: "connections", source })?;
@@ -112,6 +120,7 @@ impl Server {
             request_metrics: RequestMetrics::new(&metrics),
             refused_lines: Arc::default(),
             push: policy.clone(),
+            hook_secrets,
             sender: sender.clone(),
             threads: Arc::new(threads),
             serves_metrics: settings.metrics.enabled && listeners.metrics.is_none(),

@@ -15,7 +15,7 @@ pub struct Rate {
 
 /// A token bucket, stored as the time at which it will be full.
 #[derive(Debug, Default)]
-pub(super) struct Bucket(Mutex<Level>);
+pub struct Bucket(Mutex<Level>);
 
 #[derive(Debug, Default)]
 struct Level {
@@ -29,7 +29,10 @@ const SECOND_US: u64 = 1_000_000;
 
 impl Bucket {
     /// Takes one request from the bucket. The error is the time until one is available.
-    pub(super) fn take(&self, rate: Rate, now_us: u64) -> Result<(), Duration> {
+    ///
+    /// # Errors
+    /// The wait.
+    pub fn take(&self, rate: Rate, now_us: u64) -> Result<(), Duration> {
         let each_second = u64::from(rate.each_second.max(1));
         let depth_us = u64::from(rate.burst.max(1)).saturating_mul(SECOND_US) / each_second;
         let mut level = self.0.lock();
@@ -46,6 +49,12 @@ impl Bucket {
         }
         *level = Level { full_at_us, rest: parts % each_second };
         Ok(())
+    }
+
+    /// Whether the bucket is full.
+    #[must_use]
+    pub fn is_full(&self, now_us: u64) -> bool {
+        self.0.lock().full_at_us <= now_us
     }
 }
 

@@ -8,6 +8,7 @@ mod confirm;
 mod connection;
 mod consume;
 mod failure;
+mod hook;
 mod indexes;
 mod input;
 mod left_out;

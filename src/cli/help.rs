@@ -13,7 +13,10 @@ const GROUPS: &[(&str, &[&str])] = &[
         &["serve", "config", "token", "health", "check", "backup", "export", "import", "bench"],
     ),
     ("Watch", &["status", "nodes", "queues", "top", "tail", "watch", "wait"]),
-    ("Manage a queue", &["queue", "apply", "push", "parked", "promote", "redrive", "discard", "forget"]),
+    (
+        "Manage a queue",
+        &["queue", "apply", "push", "hook", "parked", "promote", "redrive", "discard", "forget"],
+    ),
     ("Produce", &["add", "update", "delete", "replace", "deltas", "resync", "seed", "reflect"]),
     ("Work", &["work", "pop", "ack", "done", "nack", "release", "reject", "extend"]),
     (

@@ -195,13 +195,31 @@ pub struct Push {
     pub allow_networks: Vec<IpNet>,
     /// The secrets that sign requests, by name.
     #[serde(default)]
-    pub secrets: BTreeMap<String, PushSecret>,
+    pub secrets: BTreeMap<String, SecretFile>,
 }
 
-/// A secret that signs requests.
+/// The section `[hooks]`: webhooks that queues take.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct PushSecret {
+pub struct Hooks {
+    /// Maximum size of a delivery in bytes.
+    #[serde(deserialize_with = "range::whole::<1_024, { 25 << 20 }, _, _>")]
+    pub max_body_bytes: usize,
+    /// Maximum number of deliveries in flight. One address may have a quarter of them.
+    #[serde(deserialize_with = "range::whole::<4, 1_000_000, _, _>")]
+    pub max_in_flight: usize,
+    /// Maximum number of deliveries per second from one address.
+    #[serde(deserialize_with = "range::whole::<1, 1_000_000, _, _>")]
+    pub max_per_second: u32,
+    /// The secrets that sign deliveries, by name.
+    #[serde(default)]
+    pub secrets: BTreeMap<String, SecretFile>,
+}
+
+/// A secret that signs requests or deliveries.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SecretFile {
     /// The file with the secret.
     #[serde(deserialize_with = "range::path")]
     pub file: PathBuf,

@@ -60,7 +60,7 @@ fn the_file_has_every_setting_live_or_commented() {
     let mut named = BTreeSet::new();
     paths("", &uncommented().parse().unwrap(), &mut named);
     // The operator names the secrets and the groups.
-    let tables = ["push.secrets", "queue_defaults.groups.overrides"];
+    let tables = ["push.secrets", "hooks.secrets", "queue_defaults.groups.overrides"];
     let table_of = |path: String| {
         tables.into_iter().find(|table| path.starts_with(table)).map_or(path, ToOwned::to_owned)
     };
@@ -403,44 +403,44 @@ fn an_unknown_setting_is_reported_with_its_layer_and_a_similar_name() {
 
 #[test]
 fn an_invalid_value_is_reported_with_setting_layer_and_range() {
-    let long = "x".repeat(1 << 20);
-    let long = message(with_variable("DELTAQ_SERVER__LISTEN", &long));
+    let long = message(with_variable("DELTAQ_SERVER__LISTEN", &"x".repeat(1 << 20)));
     assert!(long.len() < 500 && long.contains("expected an IP address"), "{long}");
-    for (result, expected) in [
+    let flags = Flags { listen: Some("deltaq:7070".to_owned()), ..Flags::default() };
+    for (said, expected) in [
         (
-            with_file("[queues]\nmax_queues = 0\n"),
+            message(with_file("[queues]\nmax_queues = 0\n")),
             "invalid setting `queues.max_queues` in deltaq.toml: invalid value: integer `0`, expected a whole number from 1 to 1000000",
         ),
         (
-            with_file("[queues]\nmax_queues = '5'\n"),
+            message(with_file("[queues]\nmax_queues = '5'\n")),
             r#"invalid setting `queues.max_queues` in deltaq.toml: invalid type: string "5", expected a whole number from 1 to 1000000"#,
         ),
         (
-            with_variable("DELTAQ_QUEUES__AUTO_CREATE", "yes"),
+            message(with_variable("DELTAQ_QUEUES__AUTO_CREATE", "yes")),
             r#"invalid setting `queues.auto_create` in the environment variable DELTAQ_QUEUES__AUTO_CREATE: invalid type: string "yes", expected true or false"#,
         ),
         (
-            with_variable("DELTAQ_QUEUE_DEFAULTS__LEASE", "13h"),
+            message(with_variable("DELTAQ_QUEUE_DEFAULTS__LEASE", "13h")),
             r#"invalid setting `queue_defaults.lease` in the environment variable DELTAQ_QUEUE_DEFAULTS__LEASE: invalid value: string "13h", expected a duration from 1s to 12h, such as "30s""#,
         ),
         (
-            with_variable("DELTAQ_QUEUE_DEFAULTS__RATE_LIMITER__JITTER", "nan"),
+            message(with_variable("DELTAQ_QUEUE_DEFAULTS__RATE_LIMITER__JITTER", "nan")),
             "invalid setting `queue_defaults.rate_limiter.jitter` in the environment variable DELTAQ_QUEUE_DEFAULTS__RATE_LIMITER__JITTER: invalid type: string \"NaN\", expected a number from 0 to 1",
         ),
         (
-            with_variable("DELTAQ_QUEUE_DEFAULTS__MAX_DELETE_PERCENT", "101"),
+            message(with_variable("DELTAQ_QUEUE_DEFAULTS__MAX_DELETE_PERCENT", "101")),
             "invalid setting `queue_defaults.max_delete_percent` in the environment variable DELTAQ_QUEUE_DEFAULTS__MAX_DELETE_PERCENT: invalid value: floating point `101.0`, expected a number from 0 to 100",
         ),
         (
-            layered(None, [], &Flags { listen: Some("deltaq:7070".to_owned()), ..Flags::default() }, None),
+            message(layered(None, [], &flags, None)),
             r#"invalid setting `server.listen` of the flag --listen: invalid value: string "deltaq:7070", expected an IP address and a port, such as "127.0.0.1:7070", "localhost:7070" or ":7070" for all IPv4 addresses"#,
         ),
         (
-            with_variable("DELTAQ_LOG__LEVEL", "loud"),
+            message(with_variable("DELTAQ_LOG__LEVEL", "loud")),
             "invalid setting `log.level` in the environment variable DELTAQ_LOG__LEVEL: unknown variant `loud`, expected one of `off`, `error`, `warn`, `info`, `debug`, `trace`",
         ),
     ] {
-        assert_eq!(message(result), expected);
+        assert_eq!(said, expected);
     }
     assert!(message(with_file("server = 5\n")).starts_with("invalid setting `server` in deltaq.toml: "));
 }

@@ -3,6 +3,7 @@
 
 pub(super) mod access;
 pub(super) mod body_rate;
+pub(super) mod hooks;
 pub(super) mod in_flight;
 pub(super) mod limits;
 pub(super) mod origin;
@@ -10,6 +11,7 @@ pub(super) mod seats;
 
 use std::sync::Arc;
 
+use self::hooks::HookAddresses;
 use self::in_flight::InFlightLimits;
 use crate::access::Access;
 use crate::config;
@@ -23,13 +25,16 @@ pub struct Gate {
     pub demands_certificates: bool,
     /// The limits on requests in flight.
     pub in_flight: Arc<InFlightLimits>,
+    /// The limits of the addresses that send deliveries of webhooks.
+    pub hooks: HookAddresses,
 }
 
 impl Gate {
     /// Creates a gate without tokens and limits.
     #[must_use]
     pub fn open() -> Self {
-        let in_flight = Arc::new(InFlightLimits::new(&config::Server {
+        let settings = config::Settings::default();
+        let server = config::Server {
             max_reads_in_flight: usize::MAX,
             max_writes_in_flight: usize::MAX,
             max_lists_in_flight: usize::MAX,
@@ -37,8 +42,10 @@ impl Gate {
             max_watches_in_flight: usize::MAX,
             max_body_bytes_in_flight: usize::MAX,
             max_reply_bytes_in_flight: usize::MAX,
-            ..config::Settings::default().server
-        }));
-        Self { access: Access::default(), demands_certificates: false, in_flight }
+            ..settings.server
+        };
+        let in_flight = Arc::new(InFlightLimits::new(&server, &settings.hooks));
+        let hooks = HookAddresses::new(&settings.hooks);
+        Self { access: Access::default(), demands_certificates: false, in_flight, hooks }
     }
 }

@@ -34,6 +34,9 @@ use super::telemetry::{self, Observed};
 /// A read or a pop that takes this long may have waited for a turn, so its token is checked again.
 const SLOW_US: u64 = 100_000;
 
+/// How long the body of a delivery of a webhook may take, in addition to the time of a request.
+const DELIVERY_TIME: Duration = Duration::from_mins(1);
+
 /// Answers a request.
 pub(super) async fn answer(
     state: AppState,
@@ -184,7 +187,8 @@ async fn in_time(
         return response.await;
     }
     let limits = &context.state.limits;
-    let limit = limits.request_timeout;
+    let is_hook = context.operation().is_some_and(|operation| operation.class == Class::Hook);
+    let limit = limits.request_timeout.saturating_add(if is_hook { DELIVERY_TIME } else { Duration::ZERO });
     let time = limit.saturating_add(wait.min(limits.max_wait));
     tokio::time::timeout(time, response).await.unwrap_or_else(|_| Problem::timed_out(limit).into_response())
 }

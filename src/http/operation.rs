@@ -41,6 +41,15 @@ pub(super) enum Permission {
     OnQueue(Verb),
     /// A grant of this verb on all queues.
     Everywhere(Verb),
+    /// No token: the handler verifies the signature of the request.
+    Signature,
+}
+
+impl Permission {
+    /// Whether no token is needed.
+    pub(super) const fn is_anonymous(self) -> bool {
+        matches!(self, Self::Nothing | Self::Signature)
+    }
 }
 
 /// The in-flight limit of an operation.
@@ -65,6 +74,8 @@ pub(super) enum Class {
     Watch,
     /// A scrape of the metrics, which must work on an overloaded server.
     Scrape,
+    /// A delivery of a webhook. Its body may take a minute.
+    Hook,
 }
 
 /// The body of an operation.
@@ -82,6 +93,8 @@ pub(super) enum BodyKind {
     Document,
     /// Objects of producers. The body may be compressed.
     Objects,
+    /// A delivery of a webhook, of any content type.
+    Delivery,
 }
 
 /// The operation that the path and the method of a request select.
@@ -107,7 +120,7 @@ impl Target {
 impl Operation {
     /// Whether its path names a queue.
     pub(super) fn names_queue(&self) -> bool {
-        matches!(self.permission, Permission::OnQueue(_))
+        matches!(self.permission, Permission::OnQueue(_) | Permission::Signature)
     }
 
     /// Whether it lists the queues of all nodes.

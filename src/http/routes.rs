@@ -4,6 +4,7 @@ pub(super) mod console;
 pub(super) mod consume;
 pub(super) mod groups;
 pub(super) mod history;
+pub(super) mod hooks;
 pub(super) mod indexes;
 pub(super) mod items;
 pub(super) mod parked;

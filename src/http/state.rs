@@ -22,6 +22,7 @@ use super::request_metrics::RequestMetrics;
 use crate::audit::Audit;
 use crate::config::Settings;
 use crate::push::{Policy, Sender};
+use crate::secrets::Secrets;
 use crate::spans::Spans;
 use crate::suppression::Suppression;
 
@@ -130,6 +131,8 @@ pub struct Parts {
     pub refused_lines: Arc<Suppression>,
     /// What queues may push.
     pub push: Arc<Policy>,
+    /// The secrets of deliveries.
+    pub hook_secrets: Arc<Secrets>,
     /// Sends the requests of tests.
     pub sender: Sender,
     /// The spans of requests.
@@ -196,6 +199,8 @@ pub struct HttpLimits {
     pub min_body_rate: BodyRateLimit,
     /// Maximum size of a body that is not a stream of objects, in bytes.
     pub max_body_bytes: usize,
+    /// Maximum size of a delivery of a webhook, in bytes.
+    pub max_delivery_bytes: usize,
     /// Maximum size of all bodies in memory, in bytes.
     pub max_body_bytes_in_flight: usize,
     /// Maximum size of all large replies in memory, in bytes.
@@ -234,6 +239,7 @@ impl HttpLimits {
                 bytes_per_second: server.min_body_bytes_per_second,
                 grace: server.min_body_rate_grace.get(),
             },
+            max_delivery_bytes: settings.hooks.max_body_bytes,
             max_body_bytes: server.max_body_bytes,
             max_body_bytes_in_flight: server.max_body_bytes_in_flight,
             max_reply_bytes_in_flight: server.max_reply_bytes_in_flight,

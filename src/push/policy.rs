@@ -1,6 +1,5 @@
 //! What the server's settings permit: URLs, addresses, and which queue may use which secret.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
@@ -10,23 +9,15 @@ use reqwest::Url;
 
 use super::address::is_permitted;
 use super::destination::Destination;
-use super::secret::{self, Secret};
-use crate::access::Glob;
 use crate::config;
+use crate::secrets::{Secret, Secrets, Unusable};
 
 /// What the server's settings permit. The debug text shows no secret.
 #[derive(Debug, Default)]
 pub struct Policy {
     allow: Vec<Destination>,
     pub(super) networks: Vec<IpNet>,
-    secrets: BTreeMap<String, Guarded>,
-}
-
-/// A secret, and the queues that may use it.
-#[derive(Debug)]
-struct Guarded {
-    secret: Secret,
-    queues: Vec<Glob>,
+    secrets: Secrets,
 }
 
 /// Why the settings can't be used.
@@ -41,30 +32,9 @@ pub enum Error {
         /// The text.
         text: String,
     },
-    /// A pattern of queues is none.
-    #[error("push.secrets.{name}.queues has {text:?}, which is not {}", Glob::ALLOWED)]
-    Queues {
-        /// The name of the secret.
-        name: String,
-        /// The text.
-        text: String,
-    },
-    /// A name of a secret has another form.
-    #[error(
-        "push.secrets.{name} has a wrong name: it may have up to 64 characters of a-z, 0-9, \"_\" and \"-\""
-    )]
-    Name {
-        /// The name.
-        name: String,
-    },
-    /// A secret can't be used.
-    #[error("can't use push.secrets.{name}.file")]
-    Secret {
-        /// The name of the secret.
-        name: String,
-        /// The cause.
-        source: secret::Error,
-    },
+    /// The secrets can't be used.
+    #[error(transparent)]
+    Secrets(#[from] Unusable),
 }
 
 /// Why a queue may not push to a URL.
@@ -95,19 +65,7 @@ impl Policy {
     pub fn read(settings: &config::Push) -> Result<Self, Error> {
         let destination =
             |text: &String| Destination::parse(text).ok_or_else(|| Error::Destination { text: text.clone() });
-        let mut secrets = BTreeMap::new();
-        for (name, of) in &settings.secrets {
-            if !deltaq_types::is_secret_name(name) {
-                return Err(Error::Name { name: name.clone() });
-            }
-            let glob = |text: &String| {
-                Glob::parse(text).ok_or_else(|| Error::Queues { name: name.clone(), text: text.clone() })
-            };
-            let queues = of.queues.iter().map(glob).collect::<Result<_, _>>()?;
-            let secret = Secret::read(&format!("push.secrets.{name}.file"), &of.file);
-            let secret = secret.map_err(|source| Error::Secret { name: name.clone(), source })?;
-            secrets.insert(name.clone(), Guarded { secret, queues });
-        }
+        let secrets = Secrets::read("push", &settings.secrets)?;
         let allow = settings.allow.iter().map(destination).collect::<Result<_, _>>()?;
         Ok(Self { allow, networks: settings.allow_networks.clone(), secrets })
     }
@@ -124,9 +82,7 @@ impl Policy {
     pub fn endpoint(&self, queue: &str, push: &Push) -> Result<Endpoint, Refusal> {
         let url = self.url(&push.url)?;
         let secret = |name: &String| {
-            let found = self.secrets.get(name).filter(|of| of.queues.iter().any(|glob| glob.matches(queue)));
-            // Whether another queue may use the secret is nothing for the caller.
-            found.map(|of| of.secret.clone()).ok_or_else(|| Refusal {
+            self.secrets.of(queue, name).cloned().ok_or_else(|| Refusal {
                 member: "secrets",
                 why: format!("this server has no secret {name:?} that the queue may use"),
                 hint: "the operator adds it as [push.secrets.NAME], with file and queues, and restarts the server",
@@ -181,6 +137,8 @@ impl Policy {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     fn policy(allow: &[&str], networks: &[&str]) -> Policy {

@@ -8,7 +8,7 @@ use deltaq_journal::{postgres, recovery, store};
 use super::journal::Place;
 use crate::http::NodeError;
 use crate::http::connection::tls;
-use crate::{access, audit, config, push, spans};
+use crate::{access, audit, config, push, secrets, spans};
 
 /// Why a start or a reload fails.
 #[derive(Debug, thiserror::Error)]
@@ -92,6 +92,12 @@ pub enum Error {
     Push {
         /// The setting and the cause.
         source: push::Error,
+    },
+    /// The secrets of the section `hooks` can't be used.
+    #[error("can't set up webhooks")]
+    Hooks {
+        /// The setting and the cause.
+        source: secrets::Unusable,
     },
     /// Requests with TLS can't be sent.
     #[error("can't set up pushing with TLS")]

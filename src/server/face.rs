@@ -18,6 +18,7 @@ use crate::config::Settings;
 use crate::http::connection::threads::Threads;
 use crate::http::{AppState, HttpLimits, Parts, RequestMetrics, StoreInfo};
 use crate::push::{Policy, Sender};
+use crate::secrets::Secrets;
 use crate::spans::Spans;
 use crate::suppression::Suppression;
 
@@ -31,6 +32,7 @@ pub(super) struct Face<'a> {
     pub(super) request_metrics: RequestMetrics,
     pub(super) refused_lines: Arc<Suppression>,
     pub(super) push: Arc<Policy>,
+    pub(super) hook_secrets: Arc<Secrets>,
     pub(super) sender: Sender,
     pub(super) threads: Arc<Threads>,
     pub(super) serves_metrics: bool,
@@ -53,6 +55,7 @@ impl Face<'_> {
             audit: reloadable.audit.clone(),
             refused_lines: self.refused_lines.clone(),
             push: self.push.clone(),
+            hook_secrets: self.hook_secrets.clone(),
             sender: self.sender.clone(),
             spans: spans.clone(),
             started_us: clock.wall_us(),

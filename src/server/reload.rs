@@ -22,7 +22,7 @@ use crate::access::{Access, TokenChanges, Tokens};
 use crate::audit::{self, Audit};
 use crate::config::{self, Settings};
 use crate::http::connection::tls::{self, Tls};
-use crate::http::{Gate, InFlightLimits, Node};
+use crate::http::{Gate, HookAddresses, InFlightLimits, Node};
 use crate::supervisor;
 
 /// The parts of a server that a reload replaces.
@@ -91,7 +91,8 @@ impl Reloadable {
         let gate = Gate {
             access: Access::new(read_tokens(&settings.access, &Tokens::default())?),
             demands_certificates: server.tls_client_ca.is_some(),
-            in_flight: Arc::new(InFlightLimits::new(server)),
+            in_flight: Arc::new(InFlightLimits::new(server, &settings.hooks)),
+            hooks: HookAddresses::new(&settings.hooks),
         };
         let is_empty = gate.access.is_open();
         if let Some(path) =

@@ -16,6 +16,7 @@ mod following;
 mod following_events;
 mod grouping;
 mod holding;
+mod hooks;
 mod hosts;
 pub(crate) mod http2;
 mod ignoring;

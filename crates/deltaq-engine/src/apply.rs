@@ -9,6 +9,7 @@ mod groups;
 mod measured;
 mod misfit;
 mod order;
+mod remembered;
 mod settle;
 
 use std::num::NonZero;
@@ -16,7 +17,6 @@ use std::time::Duration;
 
 use self::measured::Measured;
 pub use self::misfit::Misfit;
-use super::deliveries::{KeptDelivery, ReceivedDelivery};
 use super::delta::{self, Delta, Deltas};
 use super::event::{
     Appended, Due, Event, EventKind, Leased, Origin, Queued, ReplaceCounts, ReplaceEnded, ViewChanges,
@@ -28,9 +28,8 @@ use super::initial::InitialList;
 use super::key::Key;
 use super::known::{Known, set_known};
 use super::limits::FAILURE_EXPIRY_SECS;
-use super::remembered::RememberedVersions;
 use super::schedule::{EventId, HeadStart, Lease, Place};
-use super::snapshot::{LastReplace, RememberedVersion};
+use super::snapshot::LastReplace;
 use super::state::State;
 use super::table::key_bytes;
 use super::time::Time;
@@ -226,9 +225,7 @@ impl State {
             EventKind::ResyncDue => {
                 self.next_resync = self.config.resync_period.map(|period| at.plus(period));
             }
-            EventKind::ReplaceStarted { source, first } => {
-                self.apply_replace_started(source.as_ref(), *first, at);
-            }
+            EventKind::ReplaceStarted { source, first } => self.begin_replace(source.as_ref(), *first, at),
             EventKind::ReplaceEnded(ended) => self.apply_replace_ended(ended, at)?,
             EventKind::Followed { position } => self.apply_followed(*position),
             EventKind::Renumbered { source, sequence } => self.sources.renumber(source, *sequence),
@@ -310,43 +307,7 @@ impl State {
         }
     }
 
-    /// Applies the event's effect on the deliveries.
-    fn apply_to_deliveries(&mut self, kind: &EventKind, at: Time) -> Result<(), Reason> {
-        match kind {
-            EventKind::DeliveryReceived { id } => {
-                if !self.deliveries.receive(ReceivedDelivery { at, id: *id }) {
-                    return Err("the delivery has been received before");
-                }
-            }
-            EventKind::DeliveryKept { delivery } => {
-                self.deliveries.keep(KeptDelivery { rv: self.rv, at, delivery: delivery.clone() });
-            }
-            EventKind::DeliveryDropped { number } => self.deliveries.drop_kept(*number),
-            _ => {}
-        }
-        Ok(())
-    }
-
-    /// Applies the event's effect on the remembered versions.
-    fn apply_to_versions(&mut self, kind: &EventKind, at: Time) -> Result<(), Reason> {
-        match kind {
-            EventKind::VersionRemembered { key, version, before } => {
-                let (key, version, before, rv) = (key.clone(), version.clone(), before.clone(), self.rv);
-                if !self.versions.remember(RememberedVersion { rv, at, key, version, before }) {
-                    return Err("the key has a remembered version that is not older");
-                }
-            }
-            EventKind::Removed { key, keeps_version: false } => self.versions.fall_back(key),
-            EventKind::Seeded { key, .. } => drop(self.versions.forget(key)),
-            EventKind::Configured { config, .. } if self.config.version != config.version => {
-                self.versions = RememberedVersions::default();
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn apply_replace_started(&mut self, source: Option<&Source>, first: bool, at: Time) {
+    fn begin_replace(&mut self, source: Option<&Source>, first: bool, at: Time) {
         if first {
             self.initial = self.initial.started();
         }

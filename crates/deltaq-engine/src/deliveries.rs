@@ -10,9 +10,7 @@ use foldhash::fast::RandomState;
 use serde::{Deserialize, Serialize};
 
 use super::id::Rv;
-use super::limits::{
-    DELIVERY_IDS_MAX, DELIVERY_IDS_SECS, KEPT_DELIVERIES_BYTES_MAX, KEPT_DELIVERIES_MAX,
-};
+use super::limits::{DELIVERY_IDS_MAX, DELIVERY_IDS_SECS, KEPT_DELIVERIES_BYTES_MAX, KEPT_DELIVERIES_MAX};
 use super::time::Time;
 
 /// Approximate size of a remembered id in bytes.
@@ -176,7 +174,8 @@ impl Deliveries {
 
     /// Restores the deliveries from a checkpoint.
     pub(super) fn restore(received: Vec<ReceivedDelivery>, kept: Vec<KeptDelivery>) -> Self {
-        let (ids, kept_bytes) = (received.iter().map(|received| received.id).collect(), kept.iter().map(bytes).sum());
+        let (ids, kept_bytes) =
+            (received.iter().map(|received| received.id).collect(), kept.iter().map(bytes).sum());
         Self { ids, received: received.into(), kept: kept.into(), kept_bytes }
     }
 

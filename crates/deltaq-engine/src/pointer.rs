@@ -46,6 +46,16 @@ impl Pointer {
         }
         Ok(Self { text: text.into(), tokens, optional })
     }
+
+    /// The text of the value at the pointer in a valid JSON text.
+    #[must_use]
+    pub fn text_in<'j>(&self, text: &'j str) -> Option<&'j str> {
+        let mut cursor = find(text, std::slice::from_ref(self)).into_iter().next()??;
+        cursor.next_token()?;
+        let start = cursor.at;
+        cursor.skip()?;
+        text.get(start..cursor.at)
+    }
 }
 
 fn unescape(token: &str) -> Option<Box<str>> {

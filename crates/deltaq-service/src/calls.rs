@@ -1,6 +1,7 @@
 //! The calls on a queue: commands, pops, and complex reads.
 
 pub(crate) mod commands;
+mod deliveries;
 pub(crate) mod extend;
 pub(crate) mod history;
 pub(crate) mod indexes;

@@ -5,6 +5,8 @@
 //! renders them (`page`). A key or a raw path is never a label.
 
 mod durations;
+mod hook_page;
+mod hooks;
 mod page;
 mod push_page;
 mod pushes;
@@ -24,6 +26,7 @@ use metrics_exporter_prometheus::{
 };
 use parking_lot::Mutex;
 
+pub use self::hooks::{HookReport, HookResult, Rejected};
 pub use self::pushes::{PushReport, PushResult};
 use self::queues::SeriesOwners;
 pub use self::queues::{Lag, LostPosition, QueueMetrics, Sample, Waiting};
@@ -292,6 +295,7 @@ impl Metrics {
         }
         page::write(&mut text, samples);
         push_page::write(&mut text, samples);
+        hook_page::write(&mut text, samples);
         text
     }
 }

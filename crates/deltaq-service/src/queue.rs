@@ -4,6 +4,7 @@ pub(crate) mod admission;
 pub(crate) mod delivery;
 pub(crate) mod feed_readers;
 pub(crate) mod follow_task;
+pub(crate) mod hook_log;
 pub(crate) mod lease_waits;
 pub(crate) mod leftovers;
 mod line_limit;
@@ -40,6 +41,7 @@ use self::commits::Commits;
 use self::delivery::Delivery;
 use self::feed_readers::{FeedReaders, LongReads, WatchLimits};
 use self::follow_task::{FollowReport, FollowTask};
+use self::hook_log::HookLog;
 use self::leftovers::Leftovers;
 use self::line_limit::LineLimit;
 use self::push_task::PushTask;
@@ -47,7 +49,7 @@ use self::shared_pages::PageRoom;
 use self::source_reports::SourceReports;
 use super::grants::Grants;
 use super::memory::HeldBytes;
-use super::metrics::{LostPosition, PushReport, QueueMetrics, Sample, Waiting};
+use super::metrics::{HookReport, LostPosition, PushReport, QueueMetrics, Sample, Waiting};
 use super::time::{Moment, QueueClock};
 use super::{Error, Incarnation, JournalError, LeaseId, Memory, Name};
 
@@ -84,6 +86,8 @@ pub struct Handle {
     pub(super) follow_task: FollowTask,
     /// The task that pushes the keys.
     push_task: PushTask,
+    /// What became of the deliveries of the hook.
+    hook_log: HookLog,
     /// The problems that sources have reported.
     pub(super) source_reports: SourceReports,
     parked_lines: LineLimit,
@@ -147,6 +151,8 @@ pub struct Document {
     pub follow: Option<FollowReport>,
     /// What the task that pushes the keys does; `None` for a queue that does not push.
     pub push: Option<PushReport>,
+    /// What became of the deliveries of a hook; `None` for a queue without one.
+    pub hook: Option<HookReport>,
     /// The followers, in the order of their names.
     pub followers: Vec<Name>,
 }
@@ -178,6 +184,7 @@ impl Handle {
             feed_readers: FeedReaders::default(),
             follow_task: FollowTask::default(),
             push_task: PushTask::default(),
+            hook_log: HookLog::default(),
             source_reports: SourceReports::default(),
             parked_lines: LineLimit::default(),
             index_lines: LineLimit::default(),
@@ -371,6 +378,7 @@ impl Handle {
             waiters: state.waiters.len(),
             follow: None,
             push: state.queue.config().push.as_ref().map(|_| self.push_task.report()),
+            hook: self.hook_report(&state.queue),
             followers: Vec::new(),
         };
         self.read_state(document).await
@@ -513,12 +521,21 @@ impl Handle {
         let waiting = Waiting { pops: state.waiters.len(), watches: self.feed_readers.counts() };
         let push = state.queue.config().push.as_ref().map(|_| self.push_task.report());
         let sample = self.context.metrics.sample(&state.queue, waiting, self.moment(), self.lead());
-        Some(sample.with_push(push))
+        Some(sample.with_push(push).with_hook(self.hook_report(&state.queue)))
     }
 
     /// Counts a watch whose position the queue never returned.
     pub fn count_lost_watch(&self) {
         self.metrics().count_lost(LostPosition::Lost);
+    }
+
+    fn hook_report(&self, queue: &Queue) -> Option<HookReport> {
+        queue.config().hook.as_ref().map(|_| self.hook_log.report(queue.kept_deliveries().len()))
+    }
+
+    /// What became of the deliveries of the hook.
+    pub const fn hook_log(&self) -> &HookLog {
+        &self.hook_log
     }
 
     /// The state of the task that pushes the keys.

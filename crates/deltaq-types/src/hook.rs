@@ -1,12 +1,16 @@
 //! The setting `hook` of a queue: the webhooks of a vendor that the queue takes as changes.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use super::DeliveryReason;
 use super::push::is_secret_name;
 use super::range;
 use super::strict::flag;
+use super::timestamp::Timestamp;
 
 /// Maximum number of names of secrets.
 pub const HOOK_SECRETS_MAX: usize = 4;
@@ -49,6 +53,10 @@ pub struct Hook {
     #[serde(default, deserialize_with = "range::optional_table")]
     #[schema(required = true)]
     pub deleted: Option<HookCondition>,
+    /// The source in whose name deliveries are applied, such as that of a list of the same objects; null for none.
+    #[serde(default, deserialize_with = "source")]
+    #[schema(required = true, min_length = 1, max_length = 256)]
+    pub source: Option<String>,
     /// Whether a delivery that can't be applied gets 422; otherwise 202, and it is kept.
     #[serde(default, deserialize_with = "flag")]
     #[schema(required = true)]
@@ -184,7 +192,10 @@ impl Hook {
             return Some(("deleted", "it has a header or a pointer, and not both"));
         }
         if self.secrets.is_empty() {
-            return Some(("secrets", "a delivery needs a secret, because its signature is its only credential"));
+            return Some((
+                "secrets",
+                "a delivery needs a secret, because its signature is its only credential",
+            ));
         }
         match (self.scheme, &self.signature) {
             (HookScheme::Hmac, None) => {
@@ -196,6 +207,82 @@ impl Hook {
             _ => None,
         }
     }
+}
+
+/// The answer to a delivery.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct HookAnswer {
+    /// Whether the delivery was applied, or had been applied before.
+    pub accepted: bool,
+    /// Whether a delivery with the same id had been applied.
+    pub duplicate: bool,
+    /// Whether the object is not newer than the newest state of its key.
+    pub stale: bool,
+    /// Why the delivery was not applied; null if it was.
+    #[schema(required = true)]
+    pub reason: Option<DeliveryReason>,
+    /// The reason in words.
+    #[schema(required = true)]
+    pub detail: Option<String>,
+    /// The version of the queue after the delivery; if it is kept, its number.
+    pub resource_version: u64,
+}
+
+/// A delivery that is kept because it could not be applied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DeliveryDocument {
+    /// The number of the delivery.
+    pub number: u64,
+    /// When it arrived.
+    pub received_at: Timestamp,
+    /// Why it could not be applied.
+    pub reason: DeliveryReason,
+    /// The reason in words.
+    pub detail: String,
+    /// The size of its body in bytes.
+    pub bytes: u64,
+    /// Its headers, without credentials; null in a list.
+    #[schema(required = true)]
+    pub headers: Option<BTreeMap<String, String>>,
+    /// Its body; null in a list.
+    #[schema(required = true)]
+    pub body: Option<String>,
+}
+
+/// The kept deliveries of a queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DeliveryList {
+    /// The deliveries, the newest first.
+    pub deliveries: Vec<DeliveryDocument>,
+}
+
+/// The kept deliveries that a call concerns.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DeliveriesBody {
+    /// The numbers of the deliveries, at most 1,000; either this or `all`.
+    #[serde(default)]
+    #[schema(max_items = 1000)]
+    pub numbers: Option<Vec<u64>>,
+    /// Whether all kept deliveries are meant.
+    #[serde(default, deserialize_with = "flag")]
+    pub all: bool,
+}
+
+/// What became of kept deliveries that were tried again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Redelivered {
+    /// Deliveries that were applied, or had been applied, and are not kept any more.
+    pub applied: u64,
+    /// Deliveries that could not be applied again.
+    pub kept: u64,
+}
+
+/// The number of deliveries that a call has discarded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DeliveriesCount {
+    /// The number.
+    pub deliveries: u64,
 }
 
 fn secrets<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
@@ -212,14 +299,18 @@ fn secrets<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D:
 fn conditions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<HookCondition>, D::Error> {
     let conditions = Vec::<HookCondition>::deserialize(deserializer)?;
     if conditions.len() > CONDITIONS_MAX {
-        return Err(de::Error::custom(format!("{} conditions, expected at most {CONDITIONS_MAX}", conditions.len())));
+        return Err(de::Error::custom(format!(
+            "{} conditions, expected at most {CONDITIONS_MAX}",
+            conditions.len()
+        )));
     }
     Ok(conditions)
 }
 
 fn values<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    let expected =
-        format!("a list of 1 to {VALUES_MAX} texts such as [\"opened\"], each at most {TEXT_BYTES_MAX} bytes long");
+    let expected = format!(
+        "a list of 1 to {VALUES_MAX} texts such as [\"opened\"], each at most {TEXT_BYTES_MAX} bytes long"
+    );
     range::whole_value(deserializer, &expected, |value| {
         let values: Vec<String> = serde_json::from_value(value).ok()?;
         let are_short = values.iter().all(|value| value.len() <= TEXT_BYTES_MAX);
@@ -273,14 +364,28 @@ fn prefix<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error
     })
 }
 
-fn id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    range::whole_value(deserializer, "\"header:x-delivery\" or a JSON pointer such as \"/id\"", |value| match value {
+fn source<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let expected = "the name of a source, 1 to 256 bytes long and without control characters";
+    range::whole_value(deserializer, expected, |value| match value {
         Value::Null => Some(None),
-        Value::String(text) => match text.strip_prefix(HEADER) {
-            Some(name) => is_header(name).then(|| Some(format!("{HEADER}{}", name.to_ascii_lowercase()))),
-            None => (is_place(&text) && !text.is_empty()).then_some(Some(text)),
-        },
+        Value::String(text) => {
+            let is_name = (1..=TEXT_BYTES_MAX).contains(&text.len()) && !text.contains(char::is_control);
+            is_name.then_some(Some(text))
+        }
         _ => None,
+    })
+}
+
+fn id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    range::whole_value(deserializer, "\"header:x-delivery\" or a JSON pointer such as \"/id\"", |value| {
+        match value {
+            Value::Null => Some(None),
+            Value::String(text) => match text.strip_prefix(HEADER) {
+                Some(name) => is_header(name).then(|| Some(format!("{HEADER}{}", name.to_ascii_lowercase()))),
+                None => (is_place(&text) && !text.is_empty()).then_some(Some(text)),
+            },
+            _ => None,
+        }
     })
 }
 
@@ -299,7 +404,8 @@ mod tests {
         assert_eq!((hook.object.as_str(), hook.fault()), ("", None));
         let hook = read(r#"{"scheme":"stripe","secrets":["s"],"object":"/data/object"}"#).expect("a hook");
         assert_eq!(hook.id_place(), Some(HookId::Pointer("/id")));
-        let hook = read(r#"{"scheme":"hmac","secrets":["s"],"signature":{"header":"X-Sig"},"id":"header:X-Id"}"#);
+        let hook =
+            read(r#"{"scheme":"hmac","secrets":["s"],"signature":{"header":"X-Sig"},"id":"header:X-Id"}"#);
         let hook = hook.expect("a hook");
         assert_eq!(hook.id_place(), Some(HookId::Header("x-id")));
         assert_eq!(hook.signature.expect("it is given").header, "x-sig");

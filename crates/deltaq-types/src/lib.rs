@@ -25,6 +25,7 @@ mod consume;
 mod difference;
 mod history;
 mod kinds;
+mod order;
 mod page;
 mod problem;
 mod produce;
@@ -52,9 +53,11 @@ pub use self::groups::{
 };
 pub use self::history::EventDocument;
 pub use self::hook::{
-    HOOK_SECRETS_MAX, Hook, HookCondition, HookId, HookScheme, HookSignature, SignatureEncoding,
+    DeliveriesBody, DeliveriesCount, DeliveryDocument, DeliveryList, HOOK_SECRETS_MAX, Hook, HookAnswer,
+    HookCondition, HookId, HookScheme, HookSignature, Redelivered, SignatureEncoding,
 };
 pub use self::kinds::Members;
+pub use self::order::{HeadStartOrder, Order, PriorityOrder};
 pub use self::page::Page;
 pub use self::problem::{ProblemDocument, ViolationDocument};
 pub use self::produce::{
@@ -65,8 +68,8 @@ pub use self::push::{
     PUSH_SECRETS_MAX, PUSH_URL_BYTES_MAX, Push, PushFormat, PushPayload, PushTestDocument, is_secret_name,
 };
 pub use self::queue::{
-    FollowStatus, LastReplaceDocument, PurgedDocument, PushStatus, QueueDocument, QueuePage, QueueStatus,
-    ReplaceCounts, UnavailableQueue,
+    FollowStatus, HookStatus, LastReplaceDocument, PurgedDocument, PushStatus, QueueDocument, QueuePage,
+    QueueStatus, ReplaceCounts, UnavailableQueue,
 };
 pub use self::raw::{RawJson, RawObject};
 pub use self::read::{
@@ -78,13 +81,13 @@ pub use self::server::{
 };
 pub use self::settings::{
     Bucket, Debounce, DebouncedDeletes, DeliveryRate, DetailedKeyPart, DiffSettings, Follow, FollowedView,
-    HeadStartOrder, ItemExponential, ItemFastSlow, KeyPart, Mode, Order, PriorityOrder, QueueSettings,
-    RateLimiter, Retention, SettingsPlan, VersionTies,
+    ItemExponential, ItemFastSlow, KeyPart, Mode, QueueSettings, RateLimiter, Retention, SettingsPlan,
+    VersionTies,
 };
 pub use self::timestamp::{LAST_US, Timestamp};
 pub use self::watch::WatchRow;
 pub use self::words::{
-    DeltaType, DiffOmission, DiffOp, Durability, EventName, ExpiredReason, FollowReason, FollowState,
-    GrantVerb, HoldReason, IndexState, ItemState, LeaseOutcome, NodeStatus, PauseReason, PushState, RowType,
-    SettleResult, StoreKind,
+    DeliveryReason, DeltaType, DiffOmission, DiffOp, Durability, EventName, ExpiredReason, FollowReason,
+    FollowState, GrantVerb, HoldReason, IndexState, ItemState, LeaseOutcome, NodeStatus, PauseReason,
+    PushState, RowType, SettleResult, StoreKind,
 };

@@ -120,6 +120,10 @@ pub struct QueueStatus {
     #[serde(default)]
     #[schema(required = true)]
     pub push: Option<PushStatus>,
+    /// What became of the deliveries of a queue with the setting `hook`; null for other queues.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub hook: Option<HookStatus>,
     /// The queues that follow this queue, in the order of their names.
     pub followers: Vec<String>,
 }
@@ -159,6 +163,22 @@ pub struct PushStatus {
     /// The last failure since then.
     #[schema(required = true)]
     pub last_error: Option<String>,
+}
+
+/// What became of the deliveries of a hook. The instants begin anew when another server takes over the queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct HookStatus {
+    /// Deliveries that are kept because they could not be applied.
+    pub kept: u64,
+    /// When the last delivery was applied; null if none was.
+    #[schema(required = true)]
+    pub last_applied_at: Option<Timestamp>,
+    /// When the last delivery was not applied, apart from those that `only` leaves out; null if there was none.
+    #[schema(required = true)]
+    pub last_rejected_at: Option<Timestamp>,
+    /// Why it was not applied.
+    #[schema(required = true)]
+    pub last_rejected: Option<String>,
 }
 
 /// The latest Replace of a queue or of a source.

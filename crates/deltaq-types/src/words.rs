@@ -149,6 +149,25 @@ words! {
         /// The endpoint of the setting `push` has failed for as long as `disable_after`.
         EndpointFailing = "endpoint_failing",
     }
+    /// Why a delivery of a webhook was not applied.
+    DeliveryReason {
+        /// Its signature is wrong. The delivery is not kept.
+        Signature = "signature",
+        /// It does not meet the conditions of `only`.
+        Filtered = "filtered",
+        /// Its body is not a JSON object.
+        InvalidJson = "invalid_json",
+        /// The body has no object at the pointer `object`.
+        NoObject = "no_object",
+        /// The object has no key.
+        NoKey = "no_key",
+        /// The key of the object is not valid.
+        InvalidKey = "invalid_key",
+        /// The settings of the queue refuse the object.
+        InvalidObject = "invalid_object",
+        /// The object is larger than `max_object_bytes`.
+        ObjectTooLarge = "object_too_large",
+    }
     /// What the sender of a queue with the setting `push` does.
     PushState {
         /// It sends.

@@ -18,6 +18,7 @@ use self::settings::Settings;
 use super::apply::Apply;
 use super::confirm::confirm;
 use super::failure::Failure;
+use super::hook::HookCommands;
 use super::output::{Cell, Format, Output, Row, Tone, counted, duration_text};
 use super::pages::{Limit, all, check_complete, print_list};
 use super::push::PushCommands;
@@ -41,13 +42,22 @@ pub enum Commands {
     /// Test the endpoint to which a queue pushes.
     #[command(subcommand)]
     Push(PushCommands),
+    /// Look at the deliveries of webhooks that queues could not apply, or verify a signature.
+    #[command(subcommand)]
+    Hook(HookCommands),
 }
 
 impl Commands {
     /// The operations of the API that the commands call.
     #[cfg(test)]
     pub(super) fn operations() -> Vec<&'static [&'static str]> {
-        [&[List::OPERATIONS, Apply::OPERATIONS], QueueCommands::OPERATIONS, PushCommands::OPERATIONS].concat()
+        [
+            &[List::OPERATIONS, Apply::OPERATIONS],
+            QueueCommands::OPERATIONS,
+            PushCommands::OPERATIONS,
+            HookCommands::OPERATIONS,
+        ]
+        .concat()
     }
 
     /// Runs the command.
@@ -57,6 +67,7 @@ impl Commands {
             Self::Apply(command) => run(command),
             Self::Queue(command) => command.run(),
             Self::Push(command) => command.run(),
+            Self::Hook(command) => command.run(),
         }
     }
 }

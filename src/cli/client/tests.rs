@@ -9,6 +9,7 @@ use crate::http;
 const NOT_CALLED: &[(&str, &str)] = &[
     ("livez", "`deltaq health` asks /readyz, which includes it"),
     ("readyz", "`deltaq health` calls it without the client, so that it works with any certificate"),
+    ("receive_hook", "vendors send deliveries"),
     ("get_openapi", "a document for programs that generate clients"),
     ("report_source", "`deltaq reflect` and other readers of sources report"),
     ("patch_source", "an operator who resets a source is rare, and `curl` makes the call"),

@@ -16,8 +16,8 @@ use crate::http::openapi::schemas;
 use crate::http::reply;
 use crate::http::request::call::ReadCall;
 use crate::http::routes::{
-    consume, groups, history, indexes, items, parked, produce, push, queues, server, settings, sources,
-    views, watch,
+    consume, groups, history, hooks, indexes, items, parked, produce, push, queues, server, settings,
+    sources, views, watch,
 };
 
 #[derive(OpenApi)]
@@ -29,7 +29,7 @@ use crate::http::routes::{
     ),
     paths(
         settings::put, settings::patch, settings::get, settings::plan, queues::list, queues::get, queues::status, queues::delete, queues::pause, queues::resume,
-        queues::close, queues::reopen, queues::purge, push::test,
+        queues::close, queues::reopen, queues::purge, push::test, hooks::receive, hooks::list, hooks::get, hooks::redeliver, hooks::discard,
         produce::add, produce::update, produce::delete, produce::replace, produce::deltas,
         produce::resync, produce::seed, produce::forget,
         consume::pop, consume::settle, consume::ack, consume::done, consume::nack, consume::release, consume::reject,

@@ -9,10 +9,10 @@ use crate::http::openapi::params::{
     SourcesQuery, SyncedQuery, UpdateQuery, ViewQuery, WatchQuery, WorkersQuery,
 };
 use crate::http::operation::{BodyKind, Class, Operation, Permission};
-use crate::http::request::call::{Handler, conditional, with_body, without_body};
+use crate::http::request::call::{Handler, conditional, with_body, with_headers, without_body};
 use crate::http::routes::{
-    console, consume, groups, history, indexes, items, parked, produce, push, queues, server, settings,
-    sources, views, watch,
+    console, consume, groups, history, hooks, indexes, items, parked, produce, push, queues, server,
+    settings, sources, views, watch,
 };
 
 /// An operation and its handler.
@@ -139,6 +139,11 @@ operations! {
     GET    "/v1/queues/{queue}/workers"        list_workers   OnQueue(Read)    Read      Ignored  [WorkersQuery]    long  without_body sources::workers;
     GET    "/v1/queues/{queue}/groups"         list_groups    OnQueue(Read)    Read      Ignored  [GroupsQuery]     long  without_body groups::groups;
     GET    "/v1/queues/{queue}/synced"         get_synced     OnQueue(Read)    Wait      Ignored  [SyncedQuery]     long  without_body sources::synced;
+    POST   "/v1/hooks/{queue}"                 receive_hook   Signature        Hook      Delivery []                long  with_headers hooks::receive;
+    GET    "/v1/queues/{queue}/hook/deliveries" list_deliveries OnQueue(Read) Read      Ignored  []                long  without_body hooks::list;
+    GET    "/v1/queues/{queue}/hook/deliveries/{number}" get_delivery OnQueue(Read) Read Ignored []                long  without_body hooks::get;
+    POST   "/v1/queues/{queue}/hook/deliveries/redeliver" redeliver_deliveries OnQueue(Admin) List Document []      long  with_body    hooks::redeliver;
+    POST   "/v1/queues/{queue}/hook/deliveries/discard" discard_deliveries OnQueue(Admin) Write Document []         long  with_body    hooks::discard;
     GET    "/v1/info"                          get_info       Token            Read      Ignored  []                long  without_body server::info;
     GET    "/v1/nodes"                         list_nodes     Everywhere(Read) Read      Ignored  []                long  without_body server::nodes;
     GET    "/livez"                            livez          Nothing          Unlimited Ignored  []                long  without_body server::livez;

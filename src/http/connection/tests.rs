@@ -39,6 +39,7 @@ fn state(shutdown: &Shutdown) -> AppState {
         audit: Audit::default(),
         refused_lines: Arc::default(),
         push: Arc::default(),
+        hook_secrets: Arc::default(),
         sender: Sender::new(&Policy::default()).expect("a sender"),
         spans: Spans::default(),
         started_us: clock.wall_us(),

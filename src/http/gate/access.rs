@@ -45,9 +45,9 @@ impl Authorization {
         if let Permission::OnQueue(verb) | Permission::Everywhere(verb) = need {
             let _known = self.verb.set(verb);
         }
-        if need != Permission::Nothing && self.is_from_node {
+        if !need.is_anonymous() && self.is_from_node {
             self.find_client(&gate.access, clock, headers)?;
-        } else if need != Permission::Nothing {
+        } else if !need.is_anonymous() {
             self.check_client(gate, clock, target, headers, has_certificate)?;
         }
         self.is_granted.store(true, Ordering::Relaxed);
@@ -104,7 +104,7 @@ impl Authorization {
     /// Whether the request had a valid token, or was permitted on a server without tokens.
     pub(in crate::http) fn knows_client(&self, target: &Target) -> bool {
         let is_granted = self.is_granted.load(Ordering::Relaxed);
-        self.caller.get().is_some() || (is_granted && need(target) != Permission::Nothing)
+        self.caller.get().is_some() || (is_granted && !need(target).is_anonymous())
     }
 
     /// Refuses a caller that has no grant of `verb` now on a queue that is not the one in the path.
@@ -173,7 +173,7 @@ impl Authorization {
         target: &Target,
     ) -> Result<Option<Arc<Caller>>, Problem> {
         let Some(former) = self.caller.get() else {
-            let needs_token = !self.is_from_node && need(target) != Permission::Nothing;
+            let needs_token = !self.is_from_node && !need(target).is_anonymous();
             return if needs_token && !access.is_open() {
                 Err(Problem::new(Code::Unauthorized, "a token is needed"))
             } else {
@@ -231,7 +231,7 @@ fn need(target: &Target) -> Permission {
 
 fn allow(caller: &Caller, need: Permission, queue: Option<&str>) -> Result<(), Problem> {
     let (verb, queue) = match need {
-        Permission::Nothing | Permission::Token => return Ok(()),
+        Permission::Nothing | Permission::Token | Permission::Signature => return Ok(()),
         Permission::Somewhere(verb) if caller.may_somewhere(verb) => return Ok(()),
         Permission::Somewhere(verb) => {
             let (name, verb) = (caller.name(), verb.as_str());

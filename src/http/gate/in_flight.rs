@@ -35,6 +35,8 @@ const MULTIPLEXED_BYTES: usize = 1 << 10;
 const SCRAPES_MAX: usize = 8;
 /// One token may hold this many times as much as is free.
 const SHARE: usize = 3;
+/// The divisor for the part of the bytes of bodies that deliveries of webhooks may use.
+const HOOK_SHARE: usize = 8;
 /// The divisor for the part of a shared limit that is reserved for pops and settles.
 const RESERVED: usize = 8;
 
@@ -48,7 +50,9 @@ pub struct InFlightLimits {
     waits: Limit,
     watches: Limit,
     scrapes: Limit,
+    hooks: Limit,
     body_bytes: Limit,
+    hook_bytes: Limit,
     reply_bytes: Limit,
     /// Permits for parsing large bodies.
     pub(in crate::http) large_bodies: Arc<Semaphore>,
@@ -104,7 +108,7 @@ pub(in crate::http) struct ReplyBytes {
 impl InFlightLimits {
     /// Creates the limits from the settings.
     #[must_use]
-    pub fn new(settings: &config::Server) -> Self {
+    pub fn new(settings: &config::Server, hooks: &config::Hooks) -> Self {
         let limit =
             |counted, setting, max| Limit { counted, setting, max, reserved: 0, taken: AtomicUsize::new(0) };
         let shared =
@@ -120,6 +124,12 @@ impl InFlightLimits {
             waits: shared("requests that wait", "server.max_waits_in_flight", settings.max_waits_in_flight),
             watches: limit("watches", "server.max_watches_in_flight", settings.max_watches_in_flight),
             scrapes: limit("scrapes", "fixed", SCRAPES_MAX),
+            hooks: limit("deliveries", "hooks.max_in_flight", hooks.max_in_flight),
+            hook_bytes: limit(
+                "bytes of deliveries",
+                "server.max_body_bytes_in_flight, of which deliveries have an eighth",
+                (body_bytes / HOOK_SHARE).max(hooks.max_body_bytes),
+            ),
             body_bytes: shared("bytes of bodies", "server.max_body_bytes_in_flight", body_bytes),
             reply_bytes: shared("bytes of replies", "server.max_reply_bytes_in_flight", reply_bytes),
             large_bodies: Arc::new(Semaphore::new(available_parallelism().map_or(1, usize::from))),
@@ -137,6 +147,7 @@ impl InFlightLimits {
             Class::Pop | Class::Wait => Some(&self.waits),
             Class::Watch => Some(&self.watches),
             Class::Scrape => Some(&self.scrapes),
+            Class::Hook => Some(&self.hooks),
         }
     }
 
@@ -147,7 +158,7 @@ impl InFlightLimits {
         held: usize,
         bytes: usize,
     ) -> Result<(), Problem> {
-        let limit = &self.body_bytes;
+        let limit = self.of_bodies(applicant.class);
         let max = limit.max_for(applicant.class);
         if held.saturating_add(bytes) > max {
             let detail = format!("the body has more than {max} bytes ({})", limit.setting);
@@ -157,8 +168,17 @@ impl InFlightLimits {
     }
 
     /// Returns bytes of a body.
-    pub(in crate::http) fn return_body(&self, caller: Option<&Arc<Caller>>, bytes: usize) {
-        self.body_bytes.give(bytes, caller.map(|caller| &caller.in_flight().body_bytes));
+    pub(in crate::http) fn return_body(&self, applicant: Applicant<'_>, bytes: usize) {
+        let held = applicant.caller.map(|caller| &caller.in_flight().body_bytes);
+        self.of_bodies(applicant.class).give(bytes, held);
+    }
+
+    /// The limit of the bytes of bodies. Deliveries come without a token, so they must not take those of others.
+    const fn of_bodies(&self, class: Class) -> &Limit {
+        match class {
+            Class::Hook => &self.hook_bytes,
+            _ => &self.body_bytes,
+        }
     }
 
     /// Counts the bytes of a reply until the result is dropped. A small reply is not counted: the buffer of the connection
@@ -226,7 +246,7 @@ impl Limit {
 fn held_of(held: &InFlight, class: Class) -> &AtomicUsize {
     match class {
         Class::Unlimited | Class::Read => &held.reads,
-        Class::Write => &held.writes,
+        Class::Write | Class::Hook => &held.writes,
         Class::Settle => &held.settles,
         Class::List => &held.lists,
         Class::Pop | Class::Wait => &held.waits,

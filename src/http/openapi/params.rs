@@ -5,10 +5,10 @@ use utoipa::openapi::{Ref, Required};
 use utoipa::{IntoParams, ToSchema};
 
 use super::schemas::{
-    Continue, Count, Delay, Duplicates, EntityTags, ErrorText, Fields, Flag, GroupName, GroupSortName,
-    HeadStart, IndexName, IndexText, Key, Label, LastEventId, LeaseLength, ObjectFields, PageLimit, Percent,
-    PopMax, Prefix, ProblemName, QueueFields, QueueName, ShardName, States, Traceparent, Version,
-    VersionOrNow, ViewName, Wait, WaitFor, With, WithDiff,
+    Continue, Count, Delay, DeliveryNumber, Duplicates, EntityTags, ErrorText, Fields, Flag, GroupName,
+    GroupSortName, HeadStart, IndexName, IndexText, Key, Label, LastEventId, LeaseLength, ObjectFields,
+    PageLimit, Percent, PopMax, Prefix, ProblemName, QueueFields, QueueName, ShardName, States, Traceparent,
+    Version, VersionOrNow, ViewName, Wait, WaitFor, With, WithDiff,
 };
 
 /// The names of the parameters of an operation.
@@ -42,6 +42,7 @@ parameters! {
     InQueue in Path { "queue" QueueName "The queue's name."; }
     OfKey in Path { "key" Key "The key, percent-encoded; it may contain slashes."; }
     OfSource in Path { "source" Label "The name of the source, percent-encoded; it may contain slashes."; }
+    OfDelivery in Path { "number" DeliveryNumber "The number of the delivery."; }
     OfProblem in Path { "name" ProblemName "The problem's code."; }
     OfIndex in Path { "name" IndexName "The name of the index."; }
     ListQuery in Query {

@@ -67,6 +67,10 @@ terms! { schemas;
         "maxLength": deltaq_types::name::NAME_BYTES_MAX,
         "examples": ["prices"],
     });
+    /// The number of a kept delivery.
+    DeliveryNumber = json!({ "type": "integer", "minimum": 1, "maximum": 9_007_199_254_740_991_i64 });
+    /// The body of a delivery, as the vendor sends it.
+    Delivered = json!({ "type": "object" });
     /// True or false.
     Flag = json!({ "type": "boolean" });
     /// Maximum number of keys in one pop.

@@ -61,7 +61,8 @@ impl AdmissionRules {
         Self::for_queue(state, name, incoming.account())
     }
 
-    fn for_queue(state: &AppState, name: &Name, account: Account) -> Self {
+    /// The rules of a queue for the objects that this account counts.
+    pub(in crate::http) fn for_queue(state: &AppState, name: &Name, account: Account) -> Self {
         let permit_timeout = state.limits.request_timeout;
         if let Some(handle) = state.partitions.find(name) {
             return Self::by(handle, account, permit_timeout);

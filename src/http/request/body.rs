@@ -230,6 +230,7 @@ impl Incoming {
             BodyKind::Ignored | BodyKind::Empty => (NO_BODY_BYTES_MAX, "this call takes no body"),
             BodyKind::Settings | BodyKind::Patch => (SETTINGS_BYTES_MAX, "the largest settings of a queue"),
             BodyKind::Document | BodyKind::Objects => (usize::MAX, ""),
+            BodyKind::Delivery => (self.limits().max_delivery_bytes, "hooks.max_body_bytes"),
         };
         own.min((self.limits().max_body_bytes, "server.max_body_bytes"))
     }
@@ -244,7 +245,12 @@ impl Incoming {
     }
 
     /// The whole body as text.
-    pub(in crate::http) async fn text(mut self) -> Result<String, Problem> {
+    pub(in crate::http) async fn text(self) -> Result<String, Problem> {
+        text_of(self.bytes().await?, Start::OF_BODY)
+    }
+
+    /// The whole body.
+    pub(in crate::http) async fn bytes(mut self) -> Result<Vec<u8>, Problem> {
         let (limit, bound) = self.bound();
         let too_large = || {
             let detail = format!("the body has more than {limit} bytes ({bound})");
@@ -276,7 +282,7 @@ impl Incoming {
             self.has_waited = true;
         }
         self.check_access()?;
-        text_of(whole, Start::OF_BODY)
+        Ok(whole)
     }
 
     /// Reads a body that must be empty. Many clients send `{}` for an empty body.

@@ -76,6 +76,9 @@ fn format_of(head: &Head<'_>, kind: BodyKind) -> Result<Format, Problem> {
     if value == "application/json" {
         return Ok(Format::Json);
     }
+    if kind == BodyKind::Delivery {
+        return Ok(Format::Json);
+    }
     let text = value.to_str().unwrap_or_default();
     let mut parts = text.split(';').map(|part| part.trim().to_ascii_lowercase());
     let format = match parts.next().as_deref() {

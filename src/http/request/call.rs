@@ -103,6 +103,17 @@ pub(in crate::http) fn conditional<T: IntoResponse + 'static, F: Future<Output =
     }
 }
 
+/// The response of a handler to a call with a body, which also gets the headers.
+pub(in crate::http) fn with_headers<T: IntoResponse + 'static, F: Future<Output = T> + Send + 'static>(
+    context: Arc<RequestContext>,
+    request: Request,
+    query: Query,
+    handler: impl FnOnce(QueueCall, HeaderMap) -> F,
+) -> ResponseFuture {
+    let headers = request.headers().clone();
+    with_body(context, request, query, |call| handler(call, headers))
+}
+
 /// The response of a handler to a call without a body.
 pub(in crate::http) fn without_body<T: IntoResponse + 'static, F: Future<Output = T> + Send + 'static>(
     context: Arc<RequestContext>,

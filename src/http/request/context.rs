@@ -23,6 +23,7 @@ use super::watch_form::WatchForm;
 use crate::access::Caller;
 use crate::config::access::Verb;
 use crate::http::gate::access::{Authorization, PermittedSources};
+use crate::http::gate::hooks::HookTurn;
 use crate::http::gate::in_flight::{Applicant, Permit, ReplyBytes};
 use crate::http::gate::seats::Occupant;
 use crate::http::head::Head;
@@ -103,6 +104,8 @@ pub(in crate::http) struct RequestContext {
     body_bytes: AtomicUsize,
     /// The permit of the in-flight limit.
     permit: Mutex<Option<Permit>>,
+    /// The turn of an address that sends a delivery of a webhook.
+    hook_turn: Mutex<Option<HookTurn>>,
     /// The permit for parsing a large body. It is held until the handler waits for something else.
     parse_permit: Mutex<Option<OwnedSemaphorePermit>>,
     /// The state that all requests share.
@@ -148,6 +151,7 @@ impl RequestContext {
             counts: OnceLock::new(),
             body_bytes: AtomicUsize::new(0),
             permit: Mutex::default(),
+            hook_turn: Mutex::default(),
             parse_permit: Mutex::default(),
             state,
         })
@@ -289,6 +293,12 @@ impl RequestContext {
 
     /// Takes a permit of the in-flight limit.
     pub(in crate::http) fn acquire_permit(&self) -> Result<(), Problem> {
+        if self.class() == Class::Hook
+            && let Some(address) = self.client_address()
+        {
+            let turn = self.state.gate.hooks.admit(address, self.state.clock.monotonic_us())?;
+            *self.hook_turn.lock() = Some(turn);
+        }
         let permit = Permit::take(&self.state.gate.in_flight, self.applicant())?;
         *self.permit.lock() = permit;
         Ok(())
@@ -319,7 +329,7 @@ impl RequestContext {
         let release = |held: usize| Some(held.saturating_sub(bytes));
         let held = self.body_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, release);
         let bytes = held.unwrap_or_default().min(bytes);
-        self.state.gate.in_flight.return_body(self.caller(), bytes);
+        self.state.gate.in_flight.return_body(self.applicant(), bytes);
     }
 
     /// Counts the bytes of a reply until the result is dropped.
@@ -386,6 +396,19 @@ impl RequestContext {
     /// The other end of the connection.
     pub(in crate::http) fn peer(&self) -> Option<Peer> {
         self.connection.as_ref().map(|connection| connection.peer)
+    }
+
+    /// The address of the client; `None` if another node has sent the request.
+    fn client_address(&self) -> Option<IpAddr> {
+        let peer = self.peer().filter(|_| !self.is_from_node())?;
+        Some(peer.forwarded_for.unwrap_or(peer.address.ip()))
+    }
+
+    /// Records that the request is known to come from a permitted sender.
+    pub(in crate::http) fn note_signed(&self) {
+        if let Some(connection) = &self.connection {
+            connection.occupant.authorized();
+        }
     }
 
     /// The queue that the path names, if the name is valid.

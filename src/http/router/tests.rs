@@ -60,6 +60,7 @@ fn state(gate: Gate, clock: Clock, request_timeout: Duration) -> AppState {
         audit: Audit::default(),
         refused_lines: Arc::default(),
         push: Arc::default(),
+        hook_secrets: Arc::default(),
         sender: Sender::new(&Policy::default()).expect("a sender"),
         spans: Spans::default(),
         started_us: clock.wall_us(),
@@ -83,7 +84,10 @@ fn guarded(request_timeout: Duration, operations: &'static [Endpoint]) -> Router
         max_reply_bytes_in_flight: 1 << 20,
         ..Settings::default().server
     };
-    let gate = Gate { in_flight: Arc::new(InFlightLimits::new(&bounds)), ..Gate::open() };
+    let gate = Gate {
+        in_flight: Arc::new(InFlightLimits::new(&bounds, &crate::config::Settings::default().hooks)),
+        ..Gate::open()
+    };
     let state = state(gate, Clock::system(), request_timeout);
     let operations = Arc::new(Operations::of(operations.iter().chain([&LIVEZ])));
     Api { state, operations }.into_router()

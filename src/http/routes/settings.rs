@@ -10,6 +10,7 @@ use deltaq_types::name::Name;
 use deltaq_types::{QueueDocument, QueueSettings, SettingsPlan};
 use sha2::{Digest as _, Sha256};
 
+use super::hooks;
 use crate::access::hex;
 use crate::config::access::Verb;
 use crate::http::blocking::{COMPILATIONS, run_blocking};
@@ -192,6 +193,7 @@ fn check_caller(
         context.authorize_on(Verb::Consume, name.as_str())?;
         context.state.push.endpoint(name.as_str(), push).map_err(not_permitted)?;
     }
+    hooks::check_hook(context, name, current, next)?;
     let Some(follow) = &next.follow else { return Ok(()) };
     if current.is_some_and(|current| current.follow.as_ref() == Some(follow)) {
         return Ok(());

@@ -1,8 +1,8 @@
 //! Queues.
 
 use deltaq_engine::LastReplace;
-use deltaq_service::{Document, Moment, PushReport};
-use deltaq_types::{LastReplaceDocument, PushStatus, QueueDocument, QueueStatus, Timestamp};
+use deltaq_service::{Document, HookReport, Moment, PushReport};
+use deltaq_types::{HookStatus, LastReplaceDocument, PushStatus, QueueDocument, QueueStatus, Timestamp};
 
 use super::follow;
 use super::produce::counts;
@@ -50,6 +50,7 @@ pub fn status(document: &Document) -> QueueStatus {
         last_replace: status.last_replace.as_ref().map(|last| last_replace(last, *moment)),
         follow: document.follow.as_ref().map(follow::status),
         push: document.push.as_ref().map(push),
+        hook: document.hook.as_ref().map(hook),
         followers: document.followers.iter().map(ToString::to_string).collect(),
     }
 }
@@ -62,6 +63,17 @@ fn push(report: &PushReport) -> PushStatus {
         allowed_in_flight: report.allowed as u64,
         last_success_at: report.last_success_us.map(Timestamp::from_micros),
         last_error: report.last_error.as_deref().map(str::to_owned),
+    }
+}
+
+/// What became of the deliveries of a hook.
+fn hook(report: &HookReport) -> HookStatus {
+    let rejected = report.last_rejected.as_ref();
+    HookStatus {
+        kept: report.kept as u64,
+        last_applied_at: report.last_applied_us.map(Timestamp::from_micros),
+        last_rejected_at: rejected.map(|rejected| Timestamp::from_micros(rejected.at_us)),
+        last_rejected: rejected.map(|rejected| format!("{}: {}", rejected.reason.as_str(), rejected.detail)),
     }
 }
 

@@ -165,6 +165,7 @@ impl Given {
         let is_set = [
             ("follow", current.follow.is_some()),
             ("push", current.push.is_some()),
+            ("hook", current.hook.is_some()),
             ("mode", current.mode != defaults.mode),
         ];
         let removed = is_set.into_iter().filter(|(name, is_set)| *is_set && !self.names(name));
@@ -325,6 +326,7 @@ fn invalid(Fault { setting, why, .. }: Fault) -> Problem {
     let problem = Problem::invalid_setting(&setting, &shortened(&why));
     match setting.as_str() {
         "follow" => problem.hint("it is like {\"queue\":\"prices\"}, or null to detach the queue"),
+        "hook" => problem.hint("it is like {\"scheme\":\"github\",\"secrets\":[\"github\"]}, or null to take no webhooks"),
         "push" => problem.hint("it is like {\"url\":\"https://shop.example/hooks\",\"secrets\":[\"shop\"]}, or null to push no more"),
         _ => problem,
     }
@@ -344,6 +346,7 @@ fn check(config: &Config) -> Result<(), Problem> {
     let prune = config.admission.as_ref().map_or(&[][..], |admission| &admission.prune);
     check_prune(prune, &config.key, config.version.as_ref())?;
     check_push(config)?;
+    check_hook(config)?;
     check_follow(config)
 }
 
@@ -367,6 +370,23 @@ fn check_push(config: &Config) -> Result<(), Problem> {
             Err(Problem::invalid_setting("push.payload", why).hint("use the payload full, or another format"))
         }
         PushFormat::Standard | PushFormat::Raw | PushFormat::Cloudevents => Ok(()),
+    }
+}
+
+/// Refuses settings that a queue with a hook can't have.
+fn check_hook(config: &Config) -> Result<(), Problem> {
+    let Some(hook) = &config.hook else { return Ok(()) };
+    if !config.rules().has_objects {
+        let why = "a queue of mode keys has no objects, so it can't take webhooks";
+        return Err(Problem::invalid_setting("hook", why).hint("use mode latest"));
+    }
+    if config.follow.is_some() {
+        return Err(Problem::invalid_setting("hook", "a follower has no producers")
+            .hint("set hook of the queue that it follows"));
+    }
+    match hook.fault() {
+        Some((member, why)) => Err(Problem::invalid_setting(&format!("hook.{member}"), why)),
+        None => Ok(()),
     }
 }
 

@@ -50,6 +50,7 @@ fn api(audit: Audit) -> (Router, ManualClock) {
         audit,
         refused_lines: Arc::default(),
         push: Arc::default(),
+        hook_secrets: Arc::default(),
         sender: Sender::new(&Policy::default()).expect("a sender"),
         spans: Spans::default(),
         started_us: clock.wall_us(),

@@ -90,6 +90,7 @@ impl TestNode {
             audit: Audit::default(),
             refused_lines: Arc::default(),
             push: Arc::default(),
+            hook_secrets: Arc::default(),
             sender: Sender::new(&Policy::default()).expect("a sender"),
             spans: Spans::default(),
             started_us: clock.wall_us(),

@@ -54,6 +54,7 @@ pub(crate) fn api(registry: &Arc<Registry>, clock: &Clock, shutdown: &Shutdown) 
         audit: Audit::default(),
         refused_lines: Arc::default(),
         push: Arc::default(),
+        hook_secrets: Arc::default(),
         sender: Sender::new(&Policy::default()).expect("a sender"),
         spans: Spans::default(),
         started_us: clock.wall_us(),

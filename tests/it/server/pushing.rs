@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use axum::http::HeaderMap;
 use deltaq::config::access::Verb;
-use deltaq::config::{PushSecret, Settings};
+use deltaq::config::{SecretFile, Settings};
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;
 use tempfile::TempDir;
@@ -38,7 +38,7 @@ async fn service_with(more: impl FnOnce(&mut Settings)) -> (Service, TempDir) {
             let file = folder.path().join(name);
             fs::write(&file, format!("{text}\n")).expect("a file");
             fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("its owner is this user");
-            let secret = PushSecret { file, queues: vec![queues.to_owned()] };
+            let secret = SecretFile { file, queues: vec![queues.to_owned()] };
             settings.push.secrets.insert(name.to_owned(), secret);
         }
     };

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use deltaq_engine::command::{
-    Call, Expected, FailureState, Produced, Progress, Purged, RegroupWalk, Replace, Replaced, SelectedKeys,
-    Settle, Settled,
+    Call, Comparison, Expected, FailureState, Produced, Progress, Purged, RegroupWalk, Replace, Replaced,
+    SelectedKeys, Settle, Settled,
 };
 use deltaq_engine::config::Config;
 use deltaq_engine::id::{Rv, Sequence, Source};
@@ -60,7 +60,10 @@ impl DryRun {
 
 impl Handle {
     /// Makes one change and waits for its commit.
-    async fn command<T>(self: &Arc<Self>, command: impl FnOnce(&mut Queue, Time) -> T) -> Result<T, Error> {
+    pub(super) async fn command<T>(
+        self: &Arc<Self>,
+        command: impl FnOnce(&mut Queue, Time) -> T,
+    ) -> Result<T, Error> {
         let (out, commit) = self.change(|state, now| command(&mut state.queue, now))?;
         commit.wait().await?;
         Ok(out)
@@ -87,14 +90,7 @@ impl Handle {
         sequence: Option<&Sequence>,
         expected: &[Expected],
     ) -> Result<(Produced, Vec<FailureState>), Error> {
-        let mut comparison = None;
-        if !config.ignored.is_empty() {
-            let pairs = Arc::new(self.open()?.queue.compare_calls(calls));
-            if !pairs.is_empty() {
-                compare(pairs.clone()).await;
-            }
-            comparison = Some(pairs);
-        }
+        let comparison = self.compared(config, calls).await?;
         let produced = self.command(|queue, now| {
             queue.check_config(config)?;
             self.set_room(queue);
@@ -106,6 +102,22 @@ impl Handle {
             Ok((produced, limited.map(|call| queue.failure_state(&call.key)).collect()))
         });
         produced.await?.map_err(|refusal: Refusal| refusal.into())
+    }
+
+    /// The compared objects of the calls, if the queue ignores members.
+    pub(super) async fn compared(
+        &self,
+        config: &Config,
+        calls: &[Call],
+    ) -> Result<Option<Arc<Comparison>>, Error> {
+        if config.ignored.is_empty() {
+            return Ok(None);
+        }
+        let pairs = Arc::new(self.open()?.queue.compare_calls(calls));
+        if !pairs.is_empty() {
+            compare(pairs.clone()).await;
+        }
+        Ok(Some(pairs))
     }
 
     /// The sequence number of the source's last call that had one.

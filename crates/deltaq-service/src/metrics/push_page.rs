@@ -87,12 +87,12 @@ pub(super) fn write(text: &mut String, samples: &[Sample]) {
     }
 }
 
-fn head(text: &mut String, name: &str, kind: &str, help: &str) {
+pub(super) fn head(text: &mut String, name: &str, kind: &str, help: &str) {
     write_help_line(text, name, None, None, help);
     write_type_line(text, name, None, None, kind);
 }
 
-fn labels(queue: &str) -> LabelSet {
+pub(super) fn labels(queue: &str) -> LabelSet {
     let labels = vec![Label::new("queue", queue.to_owned())];
     LabelSet::from_key_and_global(&Key::from_parts("", labels), &<_>::default())
 }

@@ -22,6 +22,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use super::super::{Moment, Name};
 use super::Metrics;
 use super::durations::Durations;
+use super::hooks::HookReport;
 use super::pushes::PushReport;
 
 /// client-go's buckets, 1e-8 s to 1e3 s by powers of ten, in microseconds. The first two hold durations of 0 us.
@@ -145,6 +146,8 @@ pub struct Sample {
     pub(super) lag: Option<Lag>,
     /// What the task of a queue that pushes does. `None` for a queue that shares its series.
     pub(super) push: Option<PushReport>,
+    /// What became of the deliveries of a hook. `None` for a queue that shares its series.
+    pub(super) hook: Option<HookReport>,
 }
 
 /// The lag of a follower behind the queue that it follows.
@@ -301,7 +304,7 @@ impl QueueMetrics {
         let own = if series.name.is_some() { SOURCES_MAX } else { 0 };
         let last_replaced = queue.last_replaced().take(own);
         let last_replaced = last_replaced.map(|(source, at)| (source.clone(), moment.wall(at))).collect();
-        Sample { series, gauges, last_replaced, lag: None, push: None }
+        Sample { series, gauges, last_replaced, lag: None, push: None, hook: None }
     }
 
     fn series(&self) -> Arc<Series> {
@@ -318,6 +321,13 @@ impl Sample {
     #[must_use]
     pub fn with_lag(mut self, lag: Option<Lag>) -> Self {
         self.lag = lag.filter(|_| self.series.name.is_some());
+        self
+    }
+
+    /// Adds what became of the deliveries of a hook.
+    #[must_use]
+    pub fn with_hook(mut self, hook: Option<HookReport>) -> Self {
+        self.hook = hook.filter(|_| self.series.name.is_some());
         self
     }
 

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::*;
 use crate::http::api::document;
+use crate::http::operation::BodyKind;
 use crate::http::operation::Operation;
-use crate::http::operation::{BodyKind, Permission};
 
 fn operations() -> impl Iterator<Item = &'static Operation> {
     table::ALL.iter().map(|endpoint| &endpoint.operation)
@@ -38,7 +38,7 @@ fn the_document_describes_the_table() {
     let tabled = operations().filter_map(|operation| {
         let has_body = !matches!(operation.body, BodyKind::Ignored | BodyKind::Empty);
         let names = operation.query.iter().map(|name| (*name).to_owned()).collect();
-        let is_open = operation.permission == Permission::Nothing;
+        let is_open = operation.permission.is_anonymous();
         let (method, path) = (operation.method.to_owned(), described(operation.path));
         Some((method, path, operation.id?.to_owned(), names, is_open, has_body))
     });
@@ -54,6 +54,7 @@ fn the_router_finds_every_row_of_the_table() {
             .replace("{queue}", "q")
             .replace("{*key}", "a/b")
             .replace("{*file}", "a/b")
+            .replace("{number}", "7")
             .replace("{name}", "x");
         let request = |method: &str, path: &str| {
             Request::builder().method(method).uri(path).body(Body::empty()).unwrap()

@@ -9,7 +9,7 @@ use deltaq_engine::delta::DeltaKind;
 use super::produce::New;
 use super::versions::may_merge_deletion;
 use super::{
-    Content, Item, Label, LastReplace, Micros, Model, Name, OBJECTS, Refused, Traced, bytes_of, same_content,
+    Content, Item, Label, LastReplace, Micros, Model, Name, Refused, Traced, bytes_of, same_content,
 };
 
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ pub(crate) struct ReplaceJob {
     /// Keys with a produce call since the acceptance: whether a call named a source, and whether all calls had a version.
     calls: BTreeMap<Name, (bool, bool)>,
     /// Whether the queue had the setting `version` at the acceptance.
-    has_version: bool,
+    pub(super) has_version: bool,
     /// Whether the queue had the setting ever since.
     pub(super) versions_decide: bool,
     /// Number of keys reserved under `max_keys`; may be more than the list needs.
@@ -515,24 +515,6 @@ impl Model {
             self.hit("Replace takes over a key");
         }
         self.hit(if item.is_leased() { "Replace of a leased key" } else { "Replace of a key" });
-    }
-
-    /// Compares a listed object with the newest state of its key, by the setting at the time when the Replace was accepted. After a
-    /// change of the setting, the remembered versions are not versions of that setting any more.
-    fn staleness_in(&mut self, job: &ReplaceJob, key: Name, content: Content) -> Option<Ordering> {
-        let rank = |content: Content| OBJECTS[usize::from(content)].2.filter(|_| job.has_version);
-        let held = self.get(key).and_then(Item::newest_content).and_then(rank);
-        let remembered = self.remembered.get(key).map(|old| old.rank).filter(|_| job.versions_decide);
-        let order = rank(content)?.cmp(&held.max(remembered)?);
-        if !job.versions_decide {
-            self.hit("the setting version changes while a Replace runs");
-        }
-        let present = self.get(key).filter(|item| !item.newest_is_deleted()).and_then(Item::newest_content);
-        if order.is_eq() && self.applies_tie(present, Some(content), DeltaKind::Replaced) {
-            self.hit("a listed object with the version of another content");
-            return None;
-        }
-        Some(order).filter(|order| order.is_le())
     }
 
     fn add_to_initial_list(&mut self, job: &ReplaceJob, key: Name) {

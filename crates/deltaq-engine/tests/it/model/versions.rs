@@ -1,8 +1,11 @@
 //! The setting `version`.
 
+use std::cmp::Ordering;
+
 use deltaq_engine::delta::DeltaKind;
 use deltaq_types::VersionTies;
 
+use super::replace::ReplaceJob;
 use super::{Content, Item, Micros, Model, ModelCall, ModelDelta, ModelRemembered, Name, OBJECTS};
 
 const DAY: Micros = 86_400_000_000;
@@ -50,6 +53,24 @@ impl Model {
             None => !deletes && !self.config.known_objects,
         };
         applies && self.config.version_ties == Some(VersionTies::Apply)
+    }
+
+    /// Compares a listed object with the newest state of its key, by the setting at the time when the Replace was accepted. After a
+    /// change of the setting, the remembered versions are not versions of that setting any more.
+    pub(super) fn staleness_in(&mut self, job: &ReplaceJob, key: Name, content: Content) -> Option<Ordering> {
+        let rank = |content: Content| OBJECTS[usize::from(content)].2.filter(|_| job.has_version);
+        let held = self.get(key).and_then(Item::newest_content).and_then(rank);
+        let remembered = self.remembered.get(key).map(|old| old.rank).filter(|_| job.versions_decide);
+        let order = rank(content)?.cmp(&held.max(remembered)?);
+        if !job.versions_decide {
+            self.hit("the setting version changes while a Replace runs");
+        }
+        let present = self.get(key).filter(|item| !item.newest_is_deleted()).and_then(Item::newest_content);
+        if order.is_eq() && self.applies_tie(present, Some(content), DeltaKind::Replaced) {
+            self.hit("a listed object with the version of another content");
+            return None;
+        }
+        Some(order).filter(|order| order.is_le())
     }
 
     pub(super) fn remember(&mut self, now: Micros, key: Name, version: Option<u8>) {

@@ -8,13 +8,13 @@ use super::*;
 
 const DAY_MS: u64 = 86_400_000;
 
-fn id(number: u128) -> Option<DeliveryId> {
-    Some(DeliveryId::new(number))
+fn id(number: u128) -> DeliveryId {
+    DeliveryId::new(number)
 }
 
 fn unapplied(number: u128, body: &str) -> Arc<UnappliedDelivery> {
     Arc::new(UnappliedDelivery {
-        id: id(number),
+        id: Some(id(number)),
         reason: "no_key".into(),
         detail: "no key".into(),
         headers: Vec::new(),
@@ -52,12 +52,12 @@ impl Fixture {
 #[test]
 fn a_delivery_is_applied_once_also_after_a_restart() {
     let mut fixture = Fixture::new();
-    assert!(!fixture.is_repeat(updated("a", 1), id(7)));
+    assert!(!fixture.is_repeat(updated("a", 1), Some(id(7))));
     let before = fixture.queue.resource_version();
-    assert!(fixture.is_repeat(updated("a", 2), id(7)));
+    assert!(fixture.is_repeat(updated("a", 2), Some(id(7))));
     assert_eq!(fixture.queue.resource_version(), before, "a repeat changes nothing");
     fixture.crash();
-    assert!(fixture.is_repeat(updated("a", 2), id(7)));
+    assert!(fixture.is_repeat(updated("a", 2), Some(id(7))));
     assert!(!fixture.is_repeat(updated("a", 3), None));
     assert!(!fixture.is_repeat(updated("a", 4), None), "without an id nothing is a repeat");
     assert_eq!(fixture.waiting("a"), "Updated 1, Updated 3, Updated 4");
@@ -66,8 +66,9 @@ fn a_delivery_is_applied_once_also_after_a_restart() {
 #[test]
 fn the_ids_of_a_batch_are_looked_at_one_by_one() {
     let mut fixture = Fixture::new();
-    fixture.deliver(vec![(updated("a", 1), id(1))]).expect("no refusal");
-    let batch = vec![(updated("b", 2), id(2)), (updated("a", 9), id(1)), (updated("b", 3), id(2))];
+    fixture.deliver(vec![(updated("a", 1), Some(id(1)))]).expect("no refusal");
+    let batch =
+        vec![(updated("b", 2), Some(id(2))), (updated("a", 9), Some(id(1))), (updated("b", 3), Some(id(2)))];
     let delivered = fixture.deliver(batch).expect("no refusal");
     assert_eq!((delivered.produced.queued, delivered.repeated, delivered.produced.duplicate), (1, 2, false));
     assert_eq!((fixture.waiting("a").as_str(), fixture.waiting("b").as_str()), ("Updated 1", "Updated 2"));
@@ -77,30 +78,30 @@ fn the_ids_of_a_batch_are_looked_at_one_by_one() {
 fn a_refused_delivery_does_not_use_its_id() {
     let mut fixture = Fixture::with(|config| config.max_keys = 1);
     fixture.call(added("a", 1));
-    assert!(fixture.deliver(vec![(updated("b", 1), id(1))]).is_err());
+    assert!(fixture.deliver(vec![(updated("b", 1), Some(id(1)))]).is_err());
     fixture.delete_known("a");
-    assert!(!fixture.is_repeat(updated("b", 1), id(1)));
+    assert!(!fixture.is_repeat(updated("b", 1), Some(id(1))));
 }
 
 #[test]
 fn an_id_is_forgotten_after_a_day_or_behind_many_others() {
     let mut fixture = Fixture::new();
-    fixture.is_repeat(updated("a", 1), id(0));
+    fixture.is_repeat(updated("a", 1), Some(id(0)));
     fixture.wait(DAY_MS - 1_000);
-    assert!(fixture.is_repeat(updated("a", 2), id(0)));
-    fixture.is_repeat(updated("a", 3), id(1));
+    assert!(fixture.is_repeat(updated("a", 2), Some(id(0))));
+    fixture.is_repeat(updated("a", 3), Some(id(1)));
     fixture.wait(2_000);
-    fixture.is_repeat(updated("a", 4), id(2));
-    assert!(!fixture.is_repeat(updated("a", 5), id(0)), "a day has passed");
+    fixture.is_repeat(updated("a", 4), Some(id(2)));
+    assert!(!fixture.is_repeat(updated("a", 5), Some(id(0))), "a day has passed");
     let now = fixture.now();
     for number in 10..10 + DELIVERY_IDS_MAX as u128 {
         let ProduceCall(call) = updated("b", 1);
-        fixture.queue.deliver(now, &[call], &[id(number)]).expect("no refusal");
+        fixture.queue.deliver(now, &[call], &[Some(id(number))]).expect("no refusal");
     }
     fixture.commit_and_check();
-    assert!(!fixture.queue.has_delivered(DeliveryId::new(2)) && fixture.queue.has_delivered(DeliveryId::new(10)));
+    assert!(!fixture.queue.has_delivered(id(2)) && fixture.queue.has_delivered(id(10)));
     fixture.crash();
-    assert!(!fixture.queue.has_delivered(DeliveryId::new(2)) && fixture.queue.has_delivered(DeliveryId::new(10)));
+    assert!(!fixture.queue.has_delivered(id(2)) && fixture.queue.has_delivered(id(10)));
 }
 
 #[test]
@@ -112,7 +113,7 @@ fn a_kept_delivery_stays_until_it_is_dropped_or_applied() {
     assert_eq!(fixture.kept(), [second, again], "a repeat replaces the first delivery");
     fixture.crash();
     assert_eq!(fixture.kept(), [second, again]);
-    assert!(!fixture.is_repeat(updated("a", 1), id(1)), "a kept delivery was not applied");
+    assert!(!fixture.is_repeat(updated("a", 1), Some(id(1))), "a kept delivery was not applied");
     assert_eq!(fixture.kept(), [second]);
     let now = fixture.now();
     assert_eq!(fixture.queue.drop_deliveries(now, &[first, second, second]), 1);

@@ -32,7 +32,9 @@ pub(super) fn configured(config: &Config, options: &Options) -> Config {
             "version" => {
                 config.version = (value != "null").then(|| Pointer::parse(value, false).expect("a pointer"));
             }
-            "version_ties" => config.version_ties = Some(serde_json::from_str(&format!("{value:?}")).expect("a rule")),
+            "version_ties" => {
+                config.version_ties = Some(serde_json::from_str(&format!("{value:?}")).expect("a rule"));
+            }
             "known_objects" => config.known_objects = value == "true",
             "emit_replaced" => config.emit_replaced = value == "true",
             "lease" => config.lease = duration::parse(value).expect("a duration"),

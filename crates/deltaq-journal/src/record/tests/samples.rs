@@ -38,7 +38,9 @@ use deltaq_engine::time::Time;
 use deltaq_engine::trace::{Trace, TraceContext};
 use deltaq_engine::view::View;
 use deltaq_types::name::{Incarnation, Name};
-use deltaq_types::{Bucket, Mode, PauseReason, Push, PushFormat, PushPayload, RawObject, Retention, VersionTies};
+use deltaq_types::{
+    Bucket, Mode, PauseReason, Push, PushFormat, PushPayload, RawObject, Retention, VersionTies,
+};
 
 use crate::record::Identity;
 use crate::store::QueueId;

@@ -45,6 +45,7 @@ impl Dice {
             id: self.maybe(|dice| dice.of(&["header:x-id", "/id"]).to_owned()),
             only: self.list(Self::condition),
             deleted: self.maybe(Self::condition),
+            source: self.maybe(|dice| dice.of(&["github", "a/b"]).to_owned()),
             refuse: self.0.bool(),
         }
     }

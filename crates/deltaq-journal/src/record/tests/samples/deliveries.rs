@@ -62,6 +62,7 @@ pub(super) fn hook() -> Hook {
         id: Some("header:x-delivery".to_owned()),
         only: vec![condition(Some("x-event"), None)],
         deleted: Some(condition(None, Some("/action"))),
+        source: Some("github".to_owned()),
         refuse: true,
     }
 }

@@ -1,5 +1,7 @@
-//! The secrets that sign requests, and the signatures of Standard Webhooks 1.0.
+//! The secrets of the server's settings, which sign pushed requests and the deliveries of webhooks: the files, who may use which, and
+//! the signatures of Standard Webhooks 1.0.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -11,6 +13,8 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
+use crate::access::Glob;
+use crate::config;
 use crate::private_file::report_readable;
 
 /// The prefix of a secret of Standard Webhooks, before its key in base64.
@@ -55,10 +59,80 @@ pub enum Error {
     },
 }
 
-/// The keys of a secret: one, or two while one replaces the other. The debug text does not show them.
+/// The secrets of a section of the settings, by name.
+#[derive(Debug, Default)]
+pub struct Secrets(BTreeMap<String, Guarded>);
+
+/// A secret, and the queues that may use it.
+#[derive(Debug)]
+struct Guarded {
+    secret: Secret,
+    queues: Vec<Glob>,
+}
+
+/// Why the secrets of a section can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Unusable {
+    /// A pattern of queues is none.
+    #[error("{setting}.queues has {text:?}, which is not {}", Glob::ALLOWED)]
+    Queues {
+        /// The setting.
+        setting: String,
+        /// The text.
+        text: String,
+    },
+    /// A name of a secret has another form.
+    #[error("{setting} has a wrong name: it may have up to 64 characters of a-z, 0-9, \"_\" and \"-\"")]
+    Name {
+        /// The setting.
+        setting: String,
+    },
+    /// A secret can't be used.
+    #[error("can't use {setting}.file")]
+    Secret {
+        /// The setting.
+        setting: String,
+        /// The cause.
+        source: Error,
+    },
+}
+
+impl Secrets {
+    /// Reads the files of the secrets of a section, such as `push`.
+    ///
+    /// # Errors
+    /// [`Unusable`] names the setting.
+    pub fn read(section: &str, settings: &BTreeMap<String, config::SecretFile>) -> Result<Self, Unusable> {
+        let mut secrets = BTreeMap::new();
+        for (name, of) in settings {
+            let setting = format!("{section}.secrets.{name}");
+            if !deltaq_types::is_secret_name(name) {
+                return Err(Unusable::Name { setting });
+            }
+            let glob = |text: &String| {
+                Glob::parse(text)
+                    .ok_or_else(|| Unusable::Queues { setting: setting.clone(), text: text.clone() })
+            };
+            let queues = of.queues.iter().map(glob).collect::<Result<_, _>>()?;
+            let secret = Secret::read(&format!("{setting}.file"), &of.file);
+            let secret = secret.map_err(|source| Unusable::Secret { setting, source })?;
+            secrets.insert(name.clone(), Guarded { secret, queues });
+        }
+        Ok(Self(secrets))
+    }
+
+    /// The secret of this name, if the queue may use it. Whether another queue may use it is nothing for the caller.
+    #[must_use]
+    pub fn of(&self, queue: &str, name: &str) -> Option<&Secret> {
+        let found = self.0.get(name).filter(|of| of.queues.iter().any(|glob| glob.matches(queue)));
+        found.map(|of| &of.secret)
+    }
+}
+
+/// A secret: one, or two while one replaces the other. The debug text does not show them.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Secret {
-    keys: Vec<Vec<u8>>,
+pub struct Secret {
+    lines: Vec<String>,
 }
 
 impl fmt::Debug for Secret {
@@ -69,7 +143,10 @@ impl fmt::Debug for Secret {
 
 impl Secret {
     /// Reads a file. `setting` names it in the log.
-    pub(super) fn read(setting: &str, path: &Path) -> Result<Self, Error> {
+    ///
+    /// # Errors
+    /// [`Error`] names the file.
+    pub fn read(setting: &str, path: &Path) -> Result<Self, Error> {
         let failed = |source| Error::Read { path: path.to_owned(), source };
         let file = File::open(path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
@@ -85,26 +162,45 @@ impl Secret {
     /// Parses the text of a file: one or two lines, each a secret, with a line end at most behind the last one.
     fn parse(text: &str) -> Result<Self, &'static str> {
         let text = text.strip_suffix('\n').unwrap_or(text);
-        let keys = text.split('\n').map(key).collect::<Result<Vec<_>, _>>()?;
-        if keys.len() > LINES_MAX {
+        let lines: Vec<String> = text.split('\n').map(str::to_owned).collect();
+        for line in &lines {
+            key(line)?;
+        }
+        if lines.len() > LINES_MAX {
             return Err(
                 "it has more than two lines; each is a secret, and a second one is for the time of a rotation",
             );
         }
-        Ok(Self { keys })
+        Ok(Self { lines })
+    }
+
+    /// The lines of the file.
+    pub fn lines(&self) -> impl Iterator<Item = &str> {
+        self.lines.iter().map(String::as_str)
+    }
+
+    /// The keys: what is behind `whsec_` in base64, or the text itself.
+    pub fn keys(&self) -> impl Iterator<Item = Vec<u8>> {
+        self.lines.iter().filter_map(|line| key(line).ok())
     }
 
     /// The signatures of a request, one for each key, separated by spaces.
-    pub(super) fn sign(&self, id: &str, timestamp: u64, body: &[u8]) -> String {
-        let sign = |key: &Vec<u8>| {
-            // HMAC takes keys of any length.
-            let mut mac = Hmac::<Sha256>::new_from_slice(key).ok()?;
+    #[must_use]
+    pub fn sign(&self, id: &str, timestamp: u64, body: &[u8]) -> String {
+        let sign = |key: Vec<u8>| {
+            let mut mac = keyed(&key)?;
             mac.update(format!("{id}.{timestamp}.").as_bytes());
             mac.update(body);
             Some(format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes())))
         };
-        self.keys.iter().filter_map(sign).collect::<Vec<_>>().join(" ")
+        self.keys().filter_map(sign).collect::<Vec<_>>().join(" ")
     }
+}
+
+/// An HMAC with this key, which may have any length.
+#[must_use]
+pub fn keyed(key: &[u8]) -> Option<Hmac<Sha256>> {
+    Hmac::new_from_slice(key).ok()
 }
 
 /// The key of a secret.
