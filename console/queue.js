@@ -1,11 +1,12 @@
 // One queue: the life of its keys, its producers, workers and followers, and its switches.
 
 import { call, get, may, post, postOnce, queuePath, whoami } from "./api.js";
+import { deliveriesOf, deliveriesSection } from "./deliveries.js";
 import { confirm } from "./dialogs.js";
 import { ago, announce, count, counted, foreign, h, rate, seen, setText, show, showAgain, span, sparkline, time } from "./dom.js";
 import { flow } from "./flow.js";
 import { poll } from "./live.js";
-import { badges, isHeld, rateOf } from "./queues.js";
+import { badges, isBroken, isHeld, rateOf } from "./queues.js";
 import { toKeys, toQueue, toQueues } from "./routes.js";
 import { settingsEditor, settingsTable } from "./settings.js";
 import { failure, loading, stale } from "./states.js";
@@ -24,6 +25,7 @@ function switchesOf(queue) {
     settings: { text: "Settings…", verb: "admin", done: "The settings are changed", ...settingsEditor(queue) },
     pause: { text: "Pause", verb: "admin", act: act("pause"), done: "Delivery is paused" },
     resume: { text: "Resume", verb: "admin", act: act("resume"), done: "Delivery is resumed", isMain: true },
+    test: { text: "Test endpoint", verb: "admin", act: () => postOnce(queuePath(queue, "push", "test")), says: ({ answer, duration_ms }) => `The endpoint: ${answer} (${span(duration_ms)})` },
     resync: { text: "Resync", verb: "produce", act: act("resync"), done: "The known objects are queued", ask: (status) => ({ title: `Deliver all known objects of ${queue} again?`, text: [h("p", null, `A Sync is queued for each of the ${counted(status.known, "known object")} without waiting changes.`)], action: "Resync" }) },
     close: { text: "Close", verb: "admin", act: act("close"), done: "The queue is closed", ask: () => ({ title: `Close the queue ${queue}?`, text: [h("p", null, "Pops drain the queue and then end, so its workers stop. Reopen undoes it.")], action: "Close" }) },
     reopen: { text: "Reopen", verb: "admin", act: act("reopen"), done: "The queue is open" },
@@ -43,8 +45,10 @@ function switchesOf(queue) {
 
 function sentence(status) {
   if (status.drained) return "Drained: the queue is closed, and no key waits.";
+  if (status.pause_reason) return status.pause_reason === "endpoint_gone" ? "Paused: the endpoint has answered 410, so it is gone. Resume tests it again." : "Paused: the endpoint has failed for too long. Resume tests it again.";
   if (status.paused) return "Paused: workers get nothing until the queue is resumed.";
-  if (status.held_until) return "Held: a worker asked to wait.";
+  if (status.held_until) return status.push ? "Held: the endpoint asked to wait." : "Held: a worker asked to wait.";
+  if (isBroken(status)) return `The endpoint ${status.push.state === "refused" ? "is not permitted" : "fails"}: ${status.push.last_error ?? "no answer yet"}.`;
   if (isHeld(status)) return `It follows another queue and can't go on: ${status.follow.detail ?? "it has reached a limit"}.`;
   if (status.ready > 0 && status.leased === 0 && status.waiters === 0) return "No worker takes the keys that are ready.";
   if (status.parked > 0) return `${counted(status.parked, "key")} ${status.parked === 1 ? "is" : "are"} parked. Redrive or discard ${status.parked === 1 ? "it" : "them"}.`;
@@ -99,6 +103,7 @@ function followersTable(followers) {
 /** The switches. Those that the caller may not use are off, and a sentence says why. */
 function buttons({ queue, who, refresh, problem, signal }) {
   const switches = switchesOf(queue);
+  const outcome = h("p", { class: "note" });
   const elements = Object.fromEntries(Object.entries(switches).map(([name, one]) => {
     const isPermitted = may(who, one.verb, queue);
     const button = h("button", {
@@ -106,12 +111,15 @@ function buttons({ queue, who, refresh, problem, signal }) {
       title: isPermitted ? null : `The token has no grant of ${one.verb} on this queue`,
       onclick: async () => {
         setText(problem, "");
-        const run = async () => { await one.act(); return true; };
+        setText(outcome, "");
+        let said = null;
+        const run = async () => { said = await one.act(); return true; };
         try {
           // The numbers of the question are those of now, and not of the last read.
           const isDone = one.ask ? await confirm({ ...await one.ask(await get(queuePath(queue, "status"), { signal })), act: run }) : await run();
           if (!isDone) return;
-          announce(one.done);
+          announce(one.says ? one.says(said) : one.done);
+          if (one.says) show(outcome, seen(one.says(said)));
           refresh();
         } catch (error) {
           if (!signal.aborted) show(problem, seen(error.message));
@@ -124,8 +132,9 @@ function buttons({ queue, who, refresh, problem, signal }) {
   const note = missing.length > 0 && h("p", { class: "note" }, "Read only: the token ", foreign(who.name), ` has no grant of ${missing.join(" and ")} on this queue.`);
   const bar = h("div", { class: "actions" }, Object.values(elements));
   return {
-    bar, note,
+    bar, note: [note, outcome],
     update: (now) => {
+      elements.test.hidden = !now.push;
       elements.pause.hidden = now.paused;
       elements.resume.hidden = !now.paused && !now.held_until;
       elements.close.hidden = now.closed;
@@ -177,6 +186,8 @@ export function queueView({ queue, head: frameHead, body, signal, reload }) {
       ["Version", String(status.resource_version)],
       status.last_replace && !status.last_replace.source && ["Last list", lastReplace(status.last_replace)],
       status.follow && ["Follows", [h("a", { href: toQueue(settings.follow.queue) }, foreign(settings.follow.queue)), `, ${status.follow.state}, ${counted(status.follow.lag_events, "event")} behind`]],
+      status.push && ["Endpoint", [`${status.push.state}, ${count(status.push.in_flight)} of ${counted(status.push.allowed_in_flight, "request")} in flight`, status.push.last_success_at && [", took a key ", ago(status.push.last_success_at)]]],
+      status.hook && ["Hook", [status.hook.last_applied_at ? ["applied ", ago(status.hook.last_applied_at)] : "nothing applied yet", `, ${count(status.hook.kept)} kept`, status.hook.last_rejected && h("p", { class: "muted" }, "Last rejected ", ago(status.hook.last_rejected_at), ": ", foreign(status.hook.last_rejected))]],
       ["Created", time(now.created_at)],
     ]));
     const text = JSON.stringify(settings);
@@ -200,7 +211,9 @@ export function queueView({ queue, head: frameHead, body, signal, reload }) {
     const [sources, workers, status] = await Promise.all([get(queuePath(queue, "sources"), { ...options, raw: new Set(["sequence"]) }), get(queuePath(queue, "workers"), options), get(queuePath(queue, "status"), { signal })]);
     const names = status.followers.slice(0, FOLLOWERS_SHOWN);
     const followers = await Promise.all(names.map((name) => get(queuePath(name, "status"), { signal }).then(({ follow }) => ({ name, follow }), (error) => ({ name, why: error.message }))));
+    const [who, deliveries] = await Promise.all([whoami(), deliveriesOf(queue, status, { signal })]);
     showAgain(details,
+      deliveriesSection({ queue, who, deliveries, refresh, problem, signal }),
       section("Sources", sourcesTable(queue, sources.items), "No source has named itself with source=."),
       section("Workers", workersTable(workers.items), "No worker holds a lease or waits."),
       section("Followers", followersTable(followers), "No queue follows this one."));

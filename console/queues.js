@@ -81,10 +81,12 @@ class Rates {
 
 export const isHeld = ({ follow }) => follow?.state === "blocked" || follow?.state === "waiting";
 
+export const isBroken = ({ push }) => push !== null && push.state !== "sending";
+
 /** Whether a queue needs a person. */
-const isTrouble = ({ status }) => status.parked > 0 || status.paused || (status.closed && !status.drained) || isHeld(status) || status.last_replace?.aborted === true
+const isTrouble = ({ status }) => status.parked > 0 || status.paused || (status.closed && !status.drained) || isHeld(status) || isBroken(status) || status.hook?.kept > 0 || status.last_replace?.aborted === true
   || (status.ready > 0 && status.leased === 0 && status.waiters === 0);
-const TROUBLE = "Parked keys, ready keys without a worker, a queue that is paused or closed, a follower that can't go on, a list that was cut off";
+const TROUBLE = "Parked keys, ready keys without a worker, a queue that is paused or closed, a follower that can't go on, an endpoint that fails, deliveries that could not be applied, a list that was cut off";
 
 export function badges(status) {
   const words = [
@@ -92,6 +94,8 @@ export function badges(status) {
     status.held_until && ["held", "warn"],
     status.drained ? ["drained", ""] : status.closed && ["closed", "warn"],
     status.follow && [status.follow.state === "following" ? "follower" : `follower, ${status.follow.state}`, isHeld(status) ? "warn" : ""],
+    status.push && [`pushes, ${status.push.state}`, isBroken(status) ? "warn" : ""],
+    status.hook && [status.hook.kept > 0 ? `hook, ${count(status.hook.kept)} kept` : "hook", status.hook.kept > 0 ? "warn" : ""],
     status.followers.length > 0 && [counted(status.followers.length, "follower"), ""],
     status.building_indexes.length > 0 && ["builds an index", ""],
     status.building_groups && ["moves keys to their groups", ""],

@@ -198,6 +198,8 @@ def filter_case(context, case):
     if name == "add":
         is_rate_limited = query.get("rate_limited") in (True, "true")
         return not (is_rate_limited and ("delay" in query or "debounce" in query))
+    if "/hook/deliveries/" in case.operation.path and isinstance(body, dict):
+        return (fields.get("numbers") is not None) != (fields.get("all") is True)
     if name in ("promote", "redrive", "discard") and isinstance(body, dict):
         return selects(fields) == 1
     if name in ("pop", "settle"):

@@ -105,6 +105,8 @@ var documents = []struct {
 	{deltaq.QueueSettings{}, []string{"QueueSettings", "GivenSettings"}},
 	{deltaq.FollowStatus{}, []string{"FollowStatus"}},
 	{deltaq.PushStatus{}, []string{"PushStatus"}},
+	{deltaq.Hook{}, []string{"Hook", "GivenHook"}},
+	{deltaq.HookStatus{}, []string{"HookStatus"}},
 	{deltaq.QueueStatus{}, []string{"QueueStatus"}},
 	{deltaq.QueueDocument{}, []string{"QueueDocument"}},
 	{deltaq.UnavailableQueue{}, []string{"UnavailableQueue"}},
@@ -289,7 +291,9 @@ func TestEveryCallHasAMethod(t *testing.T) {
 		for method := range methods {
 			// These have a second form, which takes every key.
 			isSecond := strings.HasSuffix(path, "/{key}")
-			if call := strings.ToUpper(method) + " " + path; !called[call] && !isSecond {
+			// Vendors send deliveries, and operators look at those that could not be applied.
+			isOfHook := strings.Contains(path, "/hook")
+			if call := strings.ToUpper(method) + " " + path; !called[call] && !isSecond && !isOfHook {
 				t.Errorf("no method makes the call %s", call)
 			}
 		}

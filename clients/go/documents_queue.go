@@ -196,6 +196,45 @@ type Push struct {
 	Headers map[string]string `json:"headers,omitempty"`
 }
 
+// Hook names the webhooks of a vendor that a queue takes as changes.
+type Hook struct {
+	// Scheme is standard, github, stripe, shopify, slack, gitlab or hmac.
+	Scheme string `json:"scheme"`
+	// Secrets are the names of the secrets, from the settings of the server, of which one has signed a delivery.
+	Secrets []string `json:"secrets,omitempty"`
+	// Signature is where the signature is; only with the scheme hmac.
+	Signature *HookSignature `json:"signature,omitempty"`
+	// Object is the JSON pointer to the stored object; empty for the whole body.
+	Object string `json:"object,omitempty"`
+	// ID is header:NAME or a JSON pointer; empty for the place that the vendor uses.
+	ID string `json:"id,omitempty"`
+	// Only has the conditions that a delivery meets to be applied.
+	Only []HookCondition `json:"only,omitempty"`
+	// Deleted is the condition of a deletion.
+	Deleted *HookCondition `json:"deleted,omitempty"`
+	// Source is the source in whose name deliveries are applied.
+	Source string `json:"source,omitempty"`
+	// Refuse answers 422 to a delivery that can't be applied; otherwise it is kept.
+	Refuse *bool `json:"refuse,omitempty"`
+}
+
+// HookSignature is where a delivery of the scheme hmac has its signature.
+type HookSignature struct {
+	Header string `json:"header"`
+	Prefix string `json:"prefix,omitempty"`
+	// Encoding is hex or base64.
+	Encoding string `json:"encoding,omitempty"`
+	// TimestampHeader has the time of the delivery; empty if it has none.
+	TimestampHeader string `json:"timestamp_header,omitempty"`
+}
+
+// HookCondition is met if a header or a value of the body is one of the values.
+type HookCondition struct {
+	Header  string   `json:"header,omitempty"`
+	Pointer string   `json:"pointer,omitempty"`
+	Values  []string `json:"values"`
+}
+
 // PushTest is what an endpoint has answered to a test request.
 type PushTest struct {
 	// Status is nil without a whole answer.
@@ -220,9 +259,11 @@ type DiffSettings struct {
 // QueueSettings are the settings of a queue. In a call, nil and zero values mean the default; [Ptr] makes a pointer to a value. In a reply, every
 // setting with a default has its value, so the settings can be read, changed and sent back.
 type QueueSettings struct {
-	Mode             Mode              `json:"mode,omitempty"`
-	Key              []KeyPart         `json:"key,omitempty"`
-	Version          string            `json:"version,omitempty"`
+	Mode    Mode      `json:"mode,omitempty"`
+	Key     []KeyPart `json:"key,omitempty"`
+	Version string    `json:"version,omitempty"`
+	// VersionTies is stale or apply; empty for the default.
+	VersionTies      string            `json:"version_ties,omitempty"`
 	KnownObjects     *bool             `json:"known_objects,omitempty"`
 	EmitReplaced     *bool             `json:"emit_replaced,omitempty"`
 	Lease            Duration          `json:"lease,omitempty"`
@@ -243,6 +284,7 @@ type QueueSettings struct {
 	Retention        *Retention        `json:"retention,omitempty"`
 	Follow           *Follow           `json:"follow,omitempty"`
 	Push             *Push             `json:"push,omitempty"`
+	Hook             *Hook             `json:"hook,omitempty"`
 	Schema           json.RawMessage   `json:"schema,omitempty"`
 	Prune            []string          `json:"prune,omitempty"`
 	Ignore           []string          `json:"ignore,omitempty"`
@@ -289,6 +331,14 @@ type PushStatus struct {
 	LastError       *string    `json:"last_error"`
 }
 
+// HookStatus is what became of the deliveries of a hook.
+type HookStatus struct {
+	Kept           int64      `json:"kept"`
+	LastAppliedAt  *time.Time `json:"last_applied_at"`
+	LastRejectedAt *time.Time `json:"last_rejected_at"`
+	LastRejected   *string    `json:"last_rejected"`
+}
+
 // QueueStatus has the counts and flags of a queue.
 type QueueStatus struct {
 	Ready                     int64         `json:"ready"`
@@ -313,6 +363,7 @@ type QueueStatus struct {
 	LastReplace               *LastReplace  `json:"last_replace"`
 	Follow                    *FollowStatus `json:"follow"`
 	Push                      *PushStatus   `json:"push"`
+	Hook                      *HookStatus   `json:"hook"`
 	Followers                 []string      `json:"followers"`
 }
 

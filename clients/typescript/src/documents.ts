@@ -476,6 +476,35 @@ export interface Push {
     headers?: Record<string, string> | null;
 }
 
+/** A condition of a delivery: a header or a value of the body is one of the values. */
+export interface HookCondition {
+    /** Either this or `pointer`. */
+    header?: string | null;
+    pointer?: string | null;
+    values: string[];
+}
+
+/** The webhooks of a vendor that a queue takes as changes. */
+export interface Hook {
+    scheme: "standard" | "github" | "stripe" | "shopify" | "slack" | "gitlab" | "hmac";
+    /** The names of the secrets, from the settings of the server, of which one has signed a delivery. */
+    secrets: string[];
+    /** Where the signature is; only with the scheme hmac. */
+    signature?: { header: string; prefix?: string | null; encoding?: "hex" | "base64" | null; timestamp_header?: string | null } | null;
+    /** The JSON pointer to the stored object; empty for the whole body. */
+    object?: string | null;
+    /** `header:NAME` or a JSON pointer; null for the place that the vendor uses. */
+    id?: string | null;
+    /** The conditions that a delivery meets to be applied. */
+    only?: HookCondition[] | null;
+    /** The condition of a deletion. */
+    deleted?: HookCondition | null;
+    /** The source in whose name deliveries are applied. */
+    source?: string | null;
+    /** Whether a delivery that can't be applied gets 422; otherwise it is kept. */
+    refuse?: boolean | null;
+}
+
 /** What an endpoint has answered to a test request. */
 export interface PushTest {
     /** Null without a whole answer. */
@@ -502,6 +531,7 @@ export interface QueueSettings {
     prune: string[];
     ignore: string[];
     version: string | null;
+    version_ties: "stale" | "apply" | null;
     debounce: Debounce | null;
     order: Order | null;
     groups: Groups | null;
@@ -512,6 +542,7 @@ export interface QueueSettings {
     max_deletes: number | null;
     follow: Follow | null;
     push: Push | null;
+    hook: Hook | null;
     schema: unknown;
     indexes: Record<string, string>;
     /** `array_keys`: for the pointer to each array whose elements are compared one by one, the pointer to what identifies an element. */
@@ -568,6 +599,12 @@ export interface QueueStatus {
         allowed_in_flight: number;
         last_success_at: Timestamp | null;
         last_error: string | null;
+    } | null;
+    hook: {
+        kept: number;
+        last_applied_at: Timestamp | null;
+        last_rejected_at: Timestamp | null;
+        last_rejected: string | null;
     } | null;
     follow: {
         state: Open<"listing" | "following" | "blocked" | "waiting">;

@@ -11,6 +11,7 @@ mod proxy;
 mod questions;
 mod stuck_keys;
 mod troubles;
+mod webhooks;
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -28,10 +29,16 @@ use crate::system::cli::Server;
 /// Calls the API and returns the document of its reply.
 #[track_caller]
 fn call(server: SocketAddr, method: &str, path: &str, body: &str) -> Value {
+    call_with(server, method, path, "", body)
+}
+
+/// The same with these lines of the head.
+#[track_caller]
+fn call_with(server: SocketAddr, method: &str, path: &str, lines: &str, body: &str) -> Value {
     let mut stream = TcpStream::connect(server).expect("a connection");
     let length = body.len();
     let head = format!(
-        "{method} {path} HTTP/1.1\r\nhost: {server}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
+        "{method} {path} HTTP/1.1\r\nhost: {server}\r\nconnection: close\r\n{lines}content-length: {length}\r\n\r\n"
     );
     stream.write_all((head + body).as_bytes()).expect("a request");
     let mut reply = String::new();

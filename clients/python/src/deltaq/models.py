@@ -264,6 +264,7 @@ class QueueSettings(TypedDict, total=False):
     prune: list[str] | None
     ignore: list[str] | None
     version: str | None
+    version_ties: str | None
     debounce: Json | None
     order: Json | None
     groups: Json | None
@@ -274,6 +275,7 @@ class QueueSettings(TypedDict, total=False):
     max_deletes: int | None
     follow: Json | None
     push: Json | None
+    hook: Json | None
     schema: Any
     indexes: dict[str, str] | None
     diff: Json | None
@@ -347,6 +349,7 @@ class Status:
     followers: list[str] = field(default_factory=list)
     follow: Json | None = None
     push: Json | None = None
+    hook: Json | None = None
 
     @classmethod
     def read(cls, document: Json) -> Status:

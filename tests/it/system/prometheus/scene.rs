@@ -42,7 +42,11 @@ impl Scene {
         let capped = Spawned::start_with(&Store::Memory, |command| {
             command.env("DELTAQ_SERVER__MAX_CONNECTIONS", "4");
         });
+        let secret = tempfile::NamedTempFile::new().expect("a file");
+        fs::write(secret.path(), work::HOOK_SECRET).expect("room in the file");
         let healthy = Spawned::start_with(&store, |command| {
+            command.env("DELTAQ_HOOKS__SECRETS__GITLAB__FILE", secret.path());
+            command.env("DELTAQ_HOOKS__SECRETS__GITLAB__QUEUES", "[\"hooked\"]");
             command.env("DELTAQ_PUSH__ALLOW", "http://127.0.0.1:*");
             command.env("DELTAQ_PUSH__ALLOW_NETWORKS", "127.0.0.1");
         });

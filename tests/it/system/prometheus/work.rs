@@ -7,9 +7,11 @@ use serde_json::{Value, json};
 use crate::harness::blocking::{Connection, Message};
 
 /// The queues that the dashboard shows.
-pub(super) const QUEUES: [&str; 5] = ["mixed", "bulk", "asleep", "copy", "pushed"];
+pub(super) const QUEUES: [&str; 6] = ["mixed", "bulk", "asleep", "copy", "pushed", "hooked"];
 /// The tasks that are repeated, each by its own caller.
-pub(super) const TASKS: [fn(&mut Caller, usize); 5] = [mixed, bulk, poll, watch, push];
+/// The secret of the hook.
+pub(super) const HOOK_SECRET: &str = "a-secret-of-gitlab";
+pub(super) const TASKS: [fn(&mut Caller, usize); 6] = [mixed, bulk, poll, watch, push, hook];
 
 /// Bytes and number of large objects: together enough for a checkpoint.
 const LARGE_BYTES: usize = 900_000;
@@ -189,6 +191,23 @@ fn push(caller: &mut Caller, round: usize) {
         caller.ok("PUT", "/v1/queues/pushed", &json!({"push": {"url": url, "format": "raw"}}));
     }
     caller.post("pushed/update", &json!({"key": format!("p{}", round % 5), "round": round}));
+}
+
+/// Sends deliveries of webhooks, half of which the queue leaves out. It pushes the others to another queue.
+fn hook(caller: &mut Caller, round: usize) {
+    if round == 0 {
+        let only = json!([{"pointer": "/kind", "values": ["push"]}]);
+        let hook = json!({"scheme": "gitlab", "secrets": ["gitlab"], "only": only});
+        let url = format!("http://{}/v1/queues/bulk/update", caller.address);
+        let settings = json!({"hook": hook, "push": {"url": url, "format": "raw"}});
+        caller.ok("PUT", "/v1/queues/hooked", &settings);
+    }
+    let kind = if round.is_multiple_of(2) { "push" } else { "other" };
+    let body = json!({"key": format!("h{}", round % 5), "kind": kind, "round": round}).to_string();
+    let head = format!("POST /v1/hooks/hooked HTTP/1.1\r\nhost: localhost\r\nx-gitlab-token: {HOOK_SECRET}");
+    let request = format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    caller.connection.send(request.as_bytes()).expect("the server reads");
+    caller.connection.receive().expect("an answer");
 }
 
 fn poll(caller: &mut Caller, _round: usize) {

@@ -1,0 +1,52 @@
+// The deliveries of a hook that a queue keeps because it could not apply them.
+
+import { get, may, post, postOnce, queuePath } from "./api.js";
+import { confirm } from "./dialogs.js";
+import { ago, announce, count, counted, foreign, h, seen, setText, show } from "./dom.js";
+import { copyButton, number } from "./table.js";
+
+const SHOWN = 100;
+
+export const deliveriesOf = async (queue, status, options) => (status.hook ? (await get(queuePath(queue, "hook", "deliveries"), options)).deliveries : []);
+
+/** A section with the kept deliveries, and the buttons that a caller with admin has. */
+export function deliveriesSection({ queue, who, deliveries, refresh, problem, signal }) {
+  if (deliveries.length === 0) return [];
+  const isPermitted = may(who, "admin", queue);
+  const button = (text, kind, act) => h("button", {
+    type: "button", class: kind, disabled: !isPermitted, title: isPermitted ? null : "The token has no grant of admin on this queue",
+    onclick: async () => {
+      setText(problem, "");
+      try {
+        const said = await act();
+        if (said) announce(said);
+        refresh();
+      } catch (error) {
+        if (!signal.aborted) show(problem, seen(error.message));
+      }
+    },
+  }, text);
+  const all = { body: { all: true }, signal };
+  const redeliver = button("Deliver again", null, async () => {
+    const { applied, kept } = await post(queuePath(queue, "hook", "deliveries", "redeliver"), all);
+    return `${count(applied)} applied, ${count(kept)} kept`;
+  });
+  const discard = button("Discard…", "danger", async () => {
+    const isDone = await confirm({
+      title: `Discard the kept deliveries of ${queue}?`, action: `Discard ${counted(deliveries.length, "delivery", "deliveries")}`,
+      text: [h("p", null, "Their changes are lost, unless the sender has them.")],
+      act: async () => { await postOnce(queuePath(queue, "hook", "deliveries", "discard"), all); return true; },
+    });
+    return isDone && "The deliveries are discarded";
+  });
+  const row = (delivery) => h("tr", null,
+    h("th", { scope: "row" }, ago(delivery.received_at)),
+    h("td", { "data-label": "Reason" }, delivery.reason),
+    h("td", { class: "long", "data-label": "Detail" }, foreign(delivery.detail)),
+    number({ "data-label": "Bytes" }, count(delivery.bytes)),
+    h("td", { "data-label": "Show" }, copyButton(`deltaq hook show ${queue} ${delivery.number}`, "Copy command")));
+  const head = ["Received", "Reason", "Detail", "Bytes", "Show"].map((title) => h("th", { scope: "col", class: title === "Bytes" ? "number" : null }, title));
+  return [h("h2", null, "Kept deliveries"), h("p", null, `${counted(deliveries.length, "delivery", "deliveries")} of the hook could not be applied.`),
+    h("div", { class: "actions" }, redeliver, discard),
+    h("div", { class: "scroll" }, h("table", null, h("caption", { class: "unseen" }, "Kept deliveries"), h("thead", null, h("tr", null, head)), h("tbody", null, deliveries.slice(0, SHOWN).map(row))))];
+}
