@@ -72,6 +72,7 @@ judges:
     just rotation
     just unattended
     just push-verifiers
+    just hook-signers
 
 # The judges, and the long forms of the random tests with random seeds. CI runs them with small budgets and fixed seeds.
 nightly:
@@ -195,6 +196,10 @@ unattended *names:
 # The official verifiers of Standard Webhooks, from PyPI and npm, judge the signatures of pushed requests.
 push-verifiers:
     ./scripts/push-verifiers.sh
+
+# The libraries of the vendors sign deliveries of webhooks, and GitHub's deliveries arrive in random orders. HOOK_SIGNERS_SEED repeats the orders.
+hook-signers:
+    ./scripts/hook-signers.sh
 
 # Random replies to pops over slow readers: each must arrive byte for byte. DELTAQ_REPLY_SEED chooses other ones.
 pop-replies replies="100000":

@@ -30,6 +30,7 @@ const MEANINGS = {
   follow: "The queue that feeds this one.",
   push: "Where keys are sent.",
   hook: "Webhooks that are taken.",
+  cloudevents: "What of a CloudEvent is stored.",
   schema: "What an object must satisfy.",
   prune: "Members that are removed.",
   ignore: "Members whose change queues nothing.",

@@ -162,12 +162,14 @@ const stripe = {
   signed: [],
 };
 const schemes = {
-  // The headers have the names of Standard Webhooks. Svix itself sends them as svix-id, svix-timestamp and svix-signature by default, which is
-  // not judged here.
+  // Svix sends its headers with names of its own.
   svix: {
     ...standard,
     time: true,
-    sign: (secret, id, time, body) => standard.headers(id, time, python("svix", { secret, id, time, body })),
+    sign: (secret, id, time, body) =>
+      ({ "svix-id": id, "svix-timestamp": `${time}`, "svix-signature": python("svix", { secret, id, time, body }) }),
+    join: (headers, more) => ({ ...headers, "svix-signature": `${more["svix-signature"]} ${headers["svix-signature"]}` }),
+    signed: ["svix-id", "svix-timestamp"],
   },
   standard: {
     ...standard,
@@ -307,7 +309,7 @@ async function judge(queue, scheme) {
     await refused("a body with a space", "now", 0, ({ body }) => ({ body: `${body} ` }));
   }
   for (const header of scheme.signed) {
-    const another = header === "webhook-id" ? `msg_${randomUUID()}` : `${start + 1}`;
+    const another = header.endsWith("-id") ? `msg_${randomUUID()}` : `${start + 1}`;
     await refused(`another ${header}`, "now", 0, ({ headers }) => ({ headers: { ...headers, [header]: another } }));
   }
   if (scheme.time) {

@@ -10,6 +10,6 @@ mod delivery;
 mod form;
 mod signature;
 
-pub use self::delivery::{Change, Reading, Unapplied, id_of, kept_headers, read};
+pub use self::delivery::{Change, Reading, Unapplied, hashed, id_of, kept_headers, read};
 pub use self::form::text_of;
 pub use self::signature::{Unsigned, verify};

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -148,6 +148,10 @@ impl Secret {
     /// [`Error`] names the file.
     pub fn read(setting: &str, path: &Path) -> Result<Self, Error> {
         let failed = |source| Error::Read { path: path.to_owned(), source };
+        // Opening a pipe would wait for its other end.
+        if !fs::metadata(path).map_err(failed)?.is_file() {
+            return Err(Error::Form { path: path.to_owned(), why: "it is not a regular file" });
+        }
         let file = File::open(path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
         if metadata.mode() & WRITABLE_BY_ALL != 0 {
@@ -223,7 +227,7 @@ fn key(line: &str) -> Result<Vec<u8>, &'static str> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::{self, Permissions};
+    use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;

@@ -106,6 +106,7 @@ var documents = []struct {
 	{deltaq.FollowStatus{}, []string{"FollowStatus"}},
 	{deltaq.PushStatus{}, []string{"PushStatus"}},
 	{deltaq.Hook{}, []string{"Hook", "GivenHook"}},
+	{deltaq.CloudEvents{}, []string{"CloudEvents", "GivenCloudEvents"}},
 	{deltaq.HookStatus{}, []string{"HookStatus"}},
 	{deltaq.QueueStatus{}, []string{"QueueStatus"}},
 	{deltaq.QueueDocument{}, []string{"QueueDocument"}},

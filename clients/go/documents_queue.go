@@ -218,6 +218,14 @@ type Hook struct {
 	Refuse *bool `json:"refuse,omitempty"`
 }
 
+// CloudEvents says how CloudEvents become changes.
+type CloudEvents struct {
+	// Store is data or event: what of an event is stored.
+	Store string `json:"store,omitempty"`
+	// Deleted are the endings of the types of events that delete their key. Nil means the default.
+	Deleted *[]string `json:"deleted,omitempty"`
+}
+
 // HookSignature is where a delivery of the scheme hmac has its signature.
 type HookSignature struct {
 	Header string `json:"header"`
@@ -285,6 +293,7 @@ type QueueSettings struct {
 	Follow           *Follow           `json:"follow,omitempty"`
 	Push             *Push             `json:"push,omitempty"`
 	Hook             *Hook             `json:"hook,omitempty"`
+	CloudEvents      *CloudEvents      `json:"cloudevents,omitempty"`
 	Schema           json.RawMessage   `json:"schema,omitempty"`
 	Prune            []string          `json:"prune,omitempty"`
 	Ignore           []string          `json:"ignore,omitempty"`

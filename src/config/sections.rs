@@ -205,8 +205,8 @@ pub struct Hooks {
     /// Maximum size of a delivery in bytes.
     #[serde(deserialize_with = "range::whole::<1_024, { 25 << 20 }, _, _>")]
     pub max_body_bytes: usize,
-    /// Maximum number of deliveries in flight. One address may have a quarter of them.
-    #[serde(deserialize_with = "range::whole::<4, 1_000_000, _, _>")]
+    /// Maximum number of deliveries in flight. One address may have a sixteenth of them.
+    #[serde(deserialize_with = "range::whole::<16, 1_000_000, _, _>")]
     pub max_in_flight: usize,
     /// Maximum number of deliveries per second from one address.
     #[serde(deserialize_with = "range::whole::<1, 1_000_000, _, _>")]

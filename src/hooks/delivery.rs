@@ -14,11 +14,12 @@ const HEADERS_MAX: usize = 32;
 /// Maximum length of the value of such a header, in bytes.
 const HEADER_BYTES_MAX: usize = 1_024;
 /// The beginnings of the names of headers that say what a delivery is.
-const KEPT_PREFIXES: [&str; 7] =
-    ["x-github-", "x-gitlab-", "x-shopify-", "x-slack-", "stripe-", "webhook-", "ce-"];
+const KEPT_PREFIXES: [&str; 8] =
+    ["x-github-", "x-gitlab-", "x-shopify-", "x-slack-", "stripe-", "webhook-", "svix-", "ce-"];
 /// Headers that are credentials or signatures.
-const CREDENTIALS: [&str; 6] = [
+const CREDENTIALS: [&str; 7] = [
     "webhook-signature",
+    "svix-signature",
     "x-hub-signature-256",
     "stripe-signature",
     "x-shopify-hmac-sha256",
@@ -88,14 +89,22 @@ pub fn read(hook: &Hook, headers: &HeaderMap, body: Option<&str>) -> Reading {
 #[must_use]
 pub fn id_of(hook: &Hook, headers: &HeaderMap, body: Option<&str>) -> Option<DeliveryId> {
     let text = match hook.id_place()? {
-        HookId::Header(name) => headers.get(name)?.to_str().ok()?.to_owned(),
-        HookId::Pointer(pointer) => text_at(body?, pointer)?,
+        HookId::Header(name) => {
+            let other = headers.get("svix-id").filter(|_| name == "webhook-id");
+            headers.get(name).or(other)?.to_str().ok()?.to_owned()
+        }
+        HookId::Pointer(pointer) => {
+            // A boolean would make all deliveries repeats of one.
+            let is_boolean = value_at(body?, pointer).is_some_and(|value| value.starts_with(['t', 'f']));
+            text_at(body?, pointer).filter(|_| !is_boolean)?
+        }
     };
     (!text.is_empty()).then(|| hashed(&[text.as_bytes()]))
 }
 
 /// The id of a delivery with these parts.
-fn hashed(parts: &[&[u8]]) -> DeliveryId {
+#[must_use]
+pub fn hashed(parts: &[&[u8]]) -> DeliveryId {
     let mut hash = Sha256::new();
     for part in parts {
         hash.update((part.len() as u64).to_be_bytes());
@@ -105,7 +114,8 @@ fn hashed(parts: &[&[u8]]) -> DeliveryId {
     DeliveryId::new(all.iter().take(16).fold(0, |number, byte| number << 8 | u128::from(*byte)))
 }
 
-/// The headers that are kept with a delivery: those that say what it is, without credentials.
+/// The headers that are kept with a delivery: those that the hook names, and others that say what it is, without credentials. The first value
+/// of a header counts, as in the conditions.
 #[must_use]
 pub fn kept_headers(hook: &Hook, headers: &HeaderMap) -> Vec<(String, String)> {
     let conditions =
@@ -121,10 +131,12 @@ pub fn kept_headers(hook: &Hook, headers: &HeaderMap) -> Vec<(String, String)> {
             && !CREDENTIALS.contains(&name)
             && signature != Some(name)
     };
-    let kept = headers.iter().filter(|(name, _)| is_kept(name.as_str()));
-    let kept =
-        kept.filter_map(|(name, value)| Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned())));
-    kept.filter(|(_, value)| value.len() <= HEADER_BYTES_MAX).take(HEADERS_MAX).collect()
+    let texts = headers.keys().filter(|name| is_kept(name.as_str()));
+    let texts = texts.filter_map(|name| Some((name.as_str(), headers.get(name)?.to_str().ok()?)));
+    let (mut kept, others): (Vec<_>, Vec<_>) = texts.partition(|(name, _)| named.contains(name));
+    let room = HEADERS_MAX.saturating_sub(kept.len());
+    kept.extend(others.into_iter().filter(|(_, value)| value.len() <= HEADER_BYTES_MAX).take(room));
+    kept.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
 /// Whether a delivery meets a condition.

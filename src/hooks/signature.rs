@@ -52,9 +52,15 @@ pub fn verify(
     let literal = || keys_of(secrets, |secret| secret.lines().map(|line| line.as_bytes().to_vec()).collect());
     match hook.scheme {
         HookScheme::Standard => {
-            let [id, time] = [text("webhook-id")?, text("webhook-timestamp")?];
+            let named = if headers.contains_key("svix-id") && !headers.contains_key("webhook-id") {
+                ["svix-id", "svix-timestamp", "svix-signature"]
+            } else {
+                ["webhook-id", "webhook-timestamp", "webhook-signature"]
+            };
+            let [id, time, signatures] = named.map(text);
+            let (id, time) = (id?, time?);
             check_time(time, now)?;
-            let given = text("webhook-signature")?.split(' ');
+            let given = signatures?.split(' ');
             let given = given.filter_map(|one| one.strip_prefix("v1,")).filter_map(base64);
             let keys = keys_of(secrets, |secret| secret.keys().collect());
             one_of(&keys, &[id.as_bytes(), b".", time.as_bytes(), b".", body], given)
@@ -112,9 +118,10 @@ fn by_setting(
         SignatureEncoding::Hex => hex,
         SignatureEncoding::Base64 => base64,
     };
-    let given =
-        text(&signature.header)?.split([',', ' ']).filter_map(|one| one.strip_prefix(&*signature.prefix));
-    let given = given.filter_map(decode);
+    // Several signatures are separated by spaces or commas; a prefix may have a comma itself.
+    let header = text(&signature.header)?;
+    let given = header.split(' ').chain(header.split([',', ' ']));
+    let given = given.filter_map(|one| one.strip_prefix(&*signature.prefix)).filter_map(decode);
     match &signature.timestamp_header {
         None => one_of(keys, &[body], given),
         Some(name) => {

@@ -93,6 +93,8 @@ pub(super) enum BodyKind {
     Document,
     /// Objects of producers. The body may be compressed.
     Objects,
+    /// The same, or CloudEvents.
+    Changes,
     /// A delivery of a webhook, of any content type.
     Delivery,
 }

@@ -5,6 +5,7 @@ pub(super) mod admitted;
 pub(super) mod body;
 pub(super) mod body_drain;
 pub(super) mod call;
+pub(super) mod cloud_events;
 pub(super) mod conditional;
 pub(super) mod context;
 pub(super) mod cursor;

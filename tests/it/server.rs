@@ -5,6 +5,7 @@
 
 mod admission;
 mod clock;
+mod cloud_events;
 pub(crate) mod commits;
 mod connections;
 mod controllers;

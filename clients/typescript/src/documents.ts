@@ -543,6 +543,8 @@ export interface QueueSettings {
     follow: Follow | null;
     push: Push | null;
     hook: Hook | null;
+    /** What of a CloudEvent is stored, and the endings of the types that delete; null for the default. */
+    cloudevents: { store?: "data" | "event" | null; deleted?: string[] | null } | null;
     schema: unknown;
     indexes: Record<string, string>;
     /** `array_keys`: for the pointer to each array whose elements are compared one by one, the pointer to what identifies an element. */

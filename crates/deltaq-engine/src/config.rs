@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq_types::terms::DELAY_MAX;
-use deltaq_types::{Hook, Mode, Push, RawObject, Retention, VersionTies};
+use deltaq_types::{CloudEvents, Hook, Mode, Push, RawObject, Retention, VersionTies};
 
 pub use self::document::Invalid;
 pub use self::order::{Order, OrderError, OrderValue};
@@ -155,6 +155,8 @@ pub struct Config {
     pub push: Option<Arc<Push>>,
     /// The webhooks that the queue takes as changes. The engine stores the setting and does not apply it.
     pub hook: Option<Arc<Hook>>,
+    /// How CloudEvents become changes; `None` for the default. The engine stores the setting and does not apply it.
+    pub cloudevents: Option<Arc<CloudEvents>>,
     /// The schema and pruning of incoming objects; `None` if there is neither.
     pub admission: Option<Arc<AdmissionText>>,
 }
@@ -233,6 +235,7 @@ impl Default for Config {
             follow: None,
             push: None,
             hook: None,
+            cloudevents: None,
             admission: None,
         }
     }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::id::Rv;
 use super::limits::{DELIVERY_IDS_MAX, DELIVERY_IDS_SECS, KEPT_DELIVERIES_BYTES_MAX, KEPT_DELIVERIES_MAX};
+use super::omit::is_default;
 use super::time::Time;
 
 /// Approximate size of a remembered id in bytes.
@@ -63,6 +64,9 @@ pub struct UnappliedDelivery {
     /// Its id, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<DeliveryId>,
+    /// Whether the settings leave it out on purpose. Such a delivery is dropped before others.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub is_filtered: bool,
     /// Why it could not be applied, as a word.
     pub reason: Arc<str>,
     /// Why it could not be applied, as a sentence.
@@ -94,7 +98,7 @@ pub struct ReceivedDelivery {
     pub id: DeliveryId,
 }
 
-/// The deliveries of a queue. What exceeds a limit is dropped, oldest first.
+/// The deliveries of a queue. What exceeds a limit is dropped, oldest first; one kept delivery always stays.
 ///
 /// Invariant: `ids` has the ids of `received`, and `kept_bytes` is the sum of the sizes of `kept`.
 #[derive(Debug, Default)]
@@ -135,11 +139,14 @@ impl Deliveries {
         }
         self.kept_bytes += bytes(&kept);
         self.kept.push_back(kept);
-        while let Some(oldest) = self.kept.front()
+        while self.kept.len() > 1
             && (self.kept.len() > KEPT_DELIVERIES_MAX || self.kept_bytes > KEPT_DELIVERIES_BYTES_MAX)
         {
-            self.kept_bytes -= bytes(oldest);
-            self.kept.pop_front();
+            let others = self.kept.len() - 1;
+            let filtered = self.kept.iter().take(others).position(|kept| kept.delivery.is_filtered);
+            if let Some(dropped) = self.kept.remove(filtered.unwrap_or_default()) {
+                self.kept_bytes -= bytes(&dropped);
+            }
         }
     }
 
@@ -190,8 +197,16 @@ impl Deliveries {
     }
 }
 
+impl UnappliedDelivery {
+    /// What the delivery takes in memory, in bytes (approximate).
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let Self { reason, detail, headers, body, .. } = self;
+        let of_headers: usize = headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+        KEPT_BYTES + reason.len() + detail.len() + of_headers + body.len()
+    }
+}
+
 fn bytes(kept: &KeptDelivery) -> usize {
-    let UnappliedDelivery { reason, detail, headers, body, .. } = &*kept.delivery;
-    let of_headers: usize = headers.iter().map(|(name, value)| name.len() + value.len()).sum();
-    KEPT_BYTES + reason.len() + detail.len() + of_headers + body.len()
+    kept.delivery.bytes()
 }

@@ -158,7 +158,7 @@ impl HookScheme {
             Self::Stripe => Some("/id"),
             Self::Shopify => Some("header:x-shopify-webhook-id"),
             Self::Slack => Some("/event_id"),
-            Self::Gitlab => Some("header:x-gitlab-event-uuid"),
+            Self::Gitlab => Some("header:idempotency-key"),
             Self::Hmac => None,
         }
     }
@@ -203,6 +203,9 @@ impl Hook {
             }
             (scheme, Some(_)) if scheme != HookScheme::Hmac => {
                 Some(("signature", "it belongs to the scheme hmac; the other schemes know their header"))
+            }
+            (_, Some(signature)) if signature.timestamp_header.as_ref() == Some(&signature.header) => {
+                Some(("signature", "timestamp_header is the header of the signature itself"))
             }
             _ => None,
         }
@@ -270,12 +273,15 @@ pub struct DeliveriesBody {
 }
 
 /// What became of kept deliveries that were tried again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Redelivered {
     /// Deliveries that were applied, or had been applied, and are not kept any more.
     pub applied: u64,
     /// Deliveries that could not be applied again.
     pub kept: u64,
+    /// Why the last of those could not be applied; null if all could.
+    #[schema(required = true)]
+    pub detail: Option<String>,
 }
 
 /// The number of deliveries that a call has discarded.
@@ -430,6 +436,10 @@ mod tests {
             (r#"{"scheme":"github"}"#, "secrets"),
             (r#"{"scheme":"github","secrets":["a"],"signature":{"header":"x"}}"#, "signature"),
             (r#"{"scheme":"hmac","secrets":["a"]}"#, "signature"),
+            (
+                r#"{"scheme":"hmac","secrets":["a"],"signature":{"header":"x","timestamp_header":"X"}}"#,
+                "signature",
+            ),
             (r#"{"scheme":"github","secrets":["a"],"only":[{"values":["a"]}]}"#, "only"),
             (
                 r#"{"scheme":"github","secrets":["a"],"deleted":{"header":"a","pointer":"/a","values":["a"]}}"#,

@@ -21,6 +21,7 @@ pub mod range;
 pub mod strict;
 pub mod terms;
 
+mod cloud_events;
 mod consume;
 mod difference;
 mod history;
@@ -42,6 +43,7 @@ mod words;
 #[cfg(test)]
 mod tests;
 
+pub use self::cloud_events::{CloudEvents, StoredPart};
 pub use self::consume::{
     DeltaDocument, Hold, HoldScope, KeysBody, LeaseDocument, LeasesBody, PauseBody, PopBody, Popped,
     PoppedItem, SettleAs, SettleBody, SettleCall, SettledDocument, SettledList,

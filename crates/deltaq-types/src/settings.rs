@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::RawObject;
+use super::cloud_events::CloudEvents;
 use super::duration::DurationText;
 use super::groups::Groups;
 use super::hook::Hook;
@@ -140,6 +141,10 @@ pub struct QueueSettings {
     #[serde(default, deserialize_with = "range::optional_table")]
     #[schema(required = true)]
     pub hook: Option<Hook>,
+    /// How CloudEvents become changes; null for the default.
+    #[serde(default, deserialize_with = "range::optional_table")]
+    #[schema(required = true)]
+    pub cloudevents: Option<CloudEvents>,
     /// A JSON Schema that objects must satisfy, and whose defaults fill absent members; null for none.
     #[serde(default)]
     #[schema(required = true)]
@@ -488,6 +493,9 @@ impl QueueSettings {
         "hook.deleted.values",
         "hook.source",
         "hook.refuse",
+        "cloudevents",
+        "cloudevents.store",
+        "cloudevents.deleted",
         "schema",
         "prune",
         "ignore",

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use clap::Args;
+use deltaq_runtime::causes::with_causes;
 use deltaq_types::name::Name;
 use deltaq_types::{DeliveriesBody, DeliveriesCount, DeliveryDocument, Hook, Redelivered};
 use serde::Deserialize;
@@ -181,9 +182,8 @@ impl Execute for Redeliver {
         let (done, text) = session.fetch::<Redelivered>(call).await?;
         let sentence = format!("{} applied, {} kept", deliveries(done.applied), done.kept);
         session.output.change(&text, self.queue.as_str(), &sentence)?;
-        if done.kept > 0 {
-            let why = format!("deltaq hook list {} says why", self.queue);
-            return Err(Failure::Other(format!("{} of the deliveries can't be applied; {why}", done.kept)));
+        if let Some(why) = &done.detail {
+            return Err(Failure::Other(format!("{} can't be applied: {why}", deliveries(done.kept))));
         }
         if done.applied == 0 && !self.which.all {
             return Err(Failure::Nothing("the queue keeps none of these deliveries".to_owned()));
@@ -214,7 +214,7 @@ impl Execute for Verify {
     const OPERATIONS: &'static [&'static str] = &[];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        let failed = |why: String| Failure::Other(why);
+        let failed = Failure::Usage;
         let signature = match &self.signature {
             Some(text) => {
                 serde_json::from_str(text).map_err(|error| failed(format!("--signature: {error}")))?
@@ -227,12 +227,12 @@ impl Execute for Verify {
             return Err(failed(format!("--{member}: {why}")));
         }
         let secret =
-            Secret::read("--secret-file", &self.secret_file).map_err(|error| failed(error.to_string()))?;
+            Secret::read("--secret-file", &self.secret_file).map_err(|error| failed(with_causes(&error)))?;
         let body = std::fs::read(&self.body);
         let body = body.map_err(|error| failed(format!("can't read {}: {error}", self.body.display())))?;
         let now = self.at.unwrap_or_else(|| session.clock.wall_us() / 1_000_000);
         verify(&hook, &[&secret], &headers(&self.header)?, &body, now)
-            .map_err(|why| failed(why.to_string()))?;
+            .map_err(|why| Failure::Other(why.to_string()))?;
         Output::text("the signature is right\n")
     }
 }
@@ -247,6 +247,6 @@ fn headers(texts: &[String]) -> Result<HeaderMap, Failure> {
         let name = HeaderName::from_bytes(name.trim().as_bytes()).ok()?;
         Some((name, HeaderValue::from_str(value.trim()).ok()?))
     };
-    let wrong = |text: &String| Failure::Other(format!("--header takes \"name: value\", not {text:?}"));
+    let wrong = |text: &String| Failure::Usage(format!("--header takes \"name: value\", not {text:?}"));
     texts.iter().map(|text| header(text).ok_or_else(|| wrong(text))).collect()
 }

@@ -94,6 +94,16 @@ fn what_pushing_signs_is_verified() {
 }
 
 #[test]
+fn the_names_of_svix_are_read_as_well() {
+    let (secret, time) = (secret(STANDARD_SECRET), NOW.to_string());
+    let signed = secret.sign("a-1", NOW, b"{}");
+    let of_svix = [("svix-id", "a-1"), ("svix-timestamp", &time), ("svix-signature", &signed)];
+    assert_eq!(verify(&hook("standard"), &[&secret], &headers(&of_svix), b"{}", NOW), Ok(()));
+    let mixed = [("webhook-id", "a-1"), ("svix-timestamp", &time), ("svix-signature", &signed)];
+    assert!(verify(&hook("standard"), &[&secret], &headers(&mixed), b"{}", NOW).is_err());
+}
+
+#[test]
 fn a_part_or_more_of_a_signature_is_none() {
     let right = hex_of(&made(TEXT.as_bytes(), &[b"{}"]));
     for wrong in [
@@ -141,6 +151,9 @@ fn the_scheme_hmac_reads_the_header_that_the_setting_names() {
     let value = format!("v=AAAA,v={}", BASE64.encode(made(key, &[b"{}"])));
     assert_eq!(verify(&plain, &[&secret(TEXT)], &headers(&[("x-signature", &value)]), b"{}", NOW), Ok(()));
     assert!(verify(&plain, &[&secret(TEXT)], &headers(&[("x-other", &value)]), b"{}", NOW).is_err());
+    let comma = read(r#"{"header":"x-signature","prefix":"v1,","encoding":"base64"}"#);
+    let value = format!("v1,AAAA v1,{}", BASE64.encode(made(key, &[b"{}"])));
+    assert_eq!(verify(&comma, &[&secret(TEXT)], &headers(&[("x-signature", &value)]), b"{}", NOW), Ok(()));
     let timed = read(r#"{"header":"x-signature","timestamp_header":"x-time"}"#);
     let value = hex_of(&made(key, &[time.as_bytes(), b".", b"{}"]));
     let given = headers(&[("x-signature", &value), ("x-time", &time)]);

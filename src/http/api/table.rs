@@ -98,9 +98,9 @@ operations! {
     POST   "/v1/queues/{queue}/reopen"         reopen_queue   OnQueue(Admin)   Write     Empty    []                long  with_body    queues::reopen;
     POST   "/v1/queues/{queue}/purge"          purge_queue    OnQueue(Admin)   Write     Empty    []                long  with_body    queues::purge;
     POST   "/v1/queues/{queue}/push/test"      test_push      OnQueue(Admin)   Wait      Empty    []                long  with_body    push::test;
-    POST   "/v1/queues/{queue}/add"            add            OnQueue(Produce) Write     Objects  [AddQuery]        quick conditional  produce::add;
-    POST   "/v1/queues/{queue}/update"         update         OnQueue(Produce) Write     Objects  [UpdateQuery]     quick conditional  produce::update;
-    POST   "/v1/queues/{queue}/delete"         delete         OnQueue(Produce) Write     Objects  [DeleteQuery]     quick conditional  produce::delete;
+    POST   "/v1/queues/{queue}/add"            add            OnQueue(Produce) Write     Changes  [AddQuery]        quick conditional  produce::add;
+    POST   "/v1/queues/{queue}/update"         update         OnQueue(Produce) Write     Changes  [UpdateQuery]     quick conditional  produce::update;
+    POST   "/v1/queues/{queue}/delete"         delete         OnQueue(Produce) Write     Changes  [DeleteQuery]     quick conditional  produce::delete;
     POST   "/v1/queues/{queue}/replace"        replace        OnQueue(Produce) List      Objects  [ReplaceQuery]    long  with_body    produce::replace;
     POST   "/v1/queues/{queue}/deltas"         deltas         OnQueue(Produce) Write     Objects  [DeltasQuery]     long  with_body    produce::deltas;
     POST   "/v1/queues/{queue}/resync"         resync         OnQueue(Produce) Write     Empty    []                long  with_body    produce::resync;

@@ -12,7 +12,7 @@ use crate::config;
 use crate::http::problem::{Code, Problem};
 
 /// One address may have this part of all deliveries in flight.
-const SHARE: usize = 4;
+const SHARE: usize = 16;
 /// Above this number of addresses, those that rest are forgotten.
 const ADDRESSES_MAX: usize = 10_000;
 
@@ -61,7 +61,7 @@ impl HookAddresses {
         if Arc::strong_count(address) > self.max {
             let max = self.max;
             let detail =
-                format!("the address has {max} deliveries in flight, a quarter of hooks.max_in_flight");
+                format!("the address has {max} deliveries in flight, a sixteenth of hooks.max_in_flight");
             return Err(Problem::new(Code::TooManyRequests, detail).with("limit", max));
         }
         address.bucket.take(self.rate, now_us).map_err(|wait| {
@@ -101,8 +101,8 @@ mod tests {
     }
 
     #[test]
-    fn one_address_has_a_quarter_of_the_deliveries_in_flight() {
-        let addresses = addresses(8, 1_000);
+    fn one_address_has_a_part_of_the_deliveries_in_flight() {
+        let addresses = addresses(32, 1_000);
         let first = addresses.admit(ip("192.0.2.1"), 0).unwrap();
         let _second = addresses.admit(ip("::ffff:192.0.2.1"), 0).unwrap();
         assert!(addresses.admit(ip("192.0.2.1"), 0).is_err());

@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 
 use axum::body::BodyDataStream;
 use axum::extract::Request;
+use axum::http::HeaderMap;
 use bytes::Bytes;
 use deltaq_service::Creator;
 use deltaq_types::strict::Named;
@@ -43,6 +44,8 @@ pub(in crate::http) struct Incoming {
     /// The format, from the header `Content-Type`.
     pub(in crate::http) format: Format,
     source: Source,
+    /// The headers, if they have the attributes of a CloudEvent.
+    headers: Option<Box<HeaderMap>>,
     /// The length of the body, if it is known and the body is not compressed.
     length: Option<u64>,
     rate: BodyRate,
@@ -137,6 +140,7 @@ impl Incoming {
     pub(in crate::http) fn of(request: Request, context: &Arc<RequestContext>) -> Result<Self, Problem> {
         let BodyHead { format, encoding } = context.body_head.clone()?;
         let account = Account(Arc::clone(context));
+        let headers = (format == Format::CloudEventData).then(|| Box::new(request.headers().clone()));
         let body = request.into_body();
         let length = body.size_hint().exact().filter(|_| encoding.is_none());
         let body = body.into_data_stream();
@@ -148,7 +152,17 @@ impl Incoming {
             }
         };
         let rate = BodyRate::new(context.state.limits.min_body_rate);
-        Ok(Self { format, source, length, rate, has_waited: false, account })
+        Ok(Self { format, source, headers, length, rate, has_waited: false, account })
+    }
+
+    /// Whether the body has CloudEvents.
+    pub(in crate::http) fn has_events(&self) -> bool {
+        matches!(self.format, Format::CloudEvent | Format::CloudEvents | Format::CloudEventData)
+    }
+
+    /// The headers of a CloudEvent.
+    pub(in crate::http) fn headers(&self) -> Option<&HeaderMap> {
+        self.headers.as_deref()
     }
 
     fn sender(&self) -> Sender {
@@ -229,7 +243,7 @@ impl Incoming {
         let own = match self.account.0.body_kind() {
             BodyKind::Ignored | BodyKind::Empty => (NO_BODY_BYTES_MAX, "this call takes no body"),
             BodyKind::Settings | BodyKind::Patch => (SETTINGS_BYTES_MAX, "the largest settings of a queue"),
-            BodyKind::Document | BodyKind::Objects => (usize::MAX, ""),
+            BodyKind::Document | BodyKind::Objects | BodyKind::Changes => (usize::MAX, ""),
             BodyKind::Delivery => (self.limits().max_delivery_bytes, "hooks.max_body_bytes"),
         };
         own.min((self.limits().max_body_bytes, "server.max_body_bytes"))

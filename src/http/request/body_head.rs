@@ -17,6 +17,12 @@ pub(in crate::http) enum Format {
     Json,
     /// One object per line.
     Ndjson,
+    /// A CloudEvent as one document.
+    CloudEvent,
+    /// An array of CloudEvents.
+    CloudEvents,
+    /// A CloudEvent whose attributes are headers, and whose body is its data.
+    CloudEventData,
 }
 
 /// How a body is compressed.
@@ -72,9 +78,11 @@ impl BodyHead {
 
 /// The format of a body. A missing type and the form type that curl sends by default mean JSON.
 fn format_of(head: &Head<'_>, kind: BodyKind) -> Result<Format, Problem> {
-    let Some(value) = only_one("content-type", head.content_type)? else { return Ok(Format::Json) };
+    let is_event = kind == BodyKind::Changes && head.ce_specversion.first.is_some();
+    let plain = if is_event { Format::CloudEventData } else { Format::Json };
+    let Some(value) = only_one("content-type", head.content_type)? else { return Ok(plain) };
     if value == "application/json" {
-        return Ok(Format::Json);
+        return Ok(plain);
     }
     if kind == BodyKind::Delivery {
         return Ok(Format::Json);
@@ -82,7 +90,11 @@ fn format_of(head: &Head<'_>, kind: BodyKind) -> Result<Format, Problem> {
     let text = value.to_str().unwrap_or_default();
     let mut parts = text.split(';').map(|part| part.trim().to_ascii_lowercase());
     let format = match parts.next().as_deref() {
-        Some("application/json" | "application/x-www-form-urlencoded") => Some(Format::Json),
+        Some("application/json") => Some(plain),
+        Some("application/cloudevents+json") if kind == BodyKind::Changes => Some(Format::CloudEvent),
+        Some("application/cloudevents-batch+json") if kind == BodyKind::Changes => Some(Format::CloudEvents),
+        Some(data) if is_event && data.ends_with("+json") => Some(plain),
+        Some("application/x-www-form-urlencoded") => Some(Format::Json),
         Some("application/x-ndjson") => Some(Format::Ndjson),
         Some("application/merge-patch+json") if kind == BodyKind::Patch => Some(Format::Json),
         _ => None,
@@ -109,9 +121,10 @@ fn encoding_of(head: &Head<'_>, kind: BodyKind) -> Result<Option<Encoding>, Prob
     if encoding.as_bytes().eq_ignore_ascii_case(b"identity") {
         return Ok(None);
     }
-    let accepted = if kind == BodyKind::Objects { ENCODINGS } else { "identity" };
+    let takes_objects = matches!(kind, BodyKind::Objects | BodyKind::Changes);
+    let accepted = if takes_objects { ENCODINGS } else { "identity" };
     match Encoding::named(encoding.as_bytes()) {
-        Some(encoding) if kind == BodyKind::Objects => Ok(Some(encoding)),
+        Some(encoding) if takes_objects => Ok(Some(encoding)),
         _ => {
             let text = Excerpt(encoding.to_str().unwrap_or_default());
             let problem = Problem::new(

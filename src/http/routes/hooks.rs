@@ -6,8 +6,9 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use deltaq_engine::command::Call;
 use deltaq_engine::config::Config;
-use deltaq_engine::deliveries::{KeptDelivery, UnappliedDelivery};
+use deltaq_engine::deliveries::{DeliveryId, KeptDelivery, UnappliedDelivery};
 use deltaq_engine::id::{Rv, Source};
+use deltaq_engine::limits::KEPT_DELIVERIES_BYTES_MAX;
 use deltaq_engine::object;
 use deltaq_engine::refusal::Refusal;
 use deltaq_service::{self, Handle, HookResult, Moment, Name, Rejected};
@@ -34,14 +35,33 @@ use crate::http::wire::timestamp;
 
 /// How often a delivery is read if the settings of the queue change during the call.
 const READINGS_MAX: usize = 3;
+/// Maximum size of the body of a kept delivery, in bytes: half of what a queue keeps.
+const KEPT_BYTES_MAX: usize = KEPT_DELIVERIES_BYTES_MAX / 2;
 /// Maximum number of deliveries that a call names.
 const NUMBERS_MAX: usize = 1_000;
 
 /// A delivery whose sender is known.
 struct Delivery {
     headers: HeaderMap,
-    /// The JSON text; `None` if the body is not UTF-8.
-    text: Option<String>,
+    /// The JSON text, or what can be read of a body that is not UTF-8.
+    text: Result<String, String>,
+    /// The id of a kept delivery.
+    id: Option<DeliveryId>,
+}
+
+impl Delivery {
+    fn json(&self) -> Option<&str> {
+        self.text.as_deref().ok()
+    }
+
+    fn body(&self) -> &str {
+        let (Ok(body) | Err(body)) = &self.text;
+        body
+    }
+
+    fn id(&self, hook: &Hook) -> Option<DeliveryId> {
+        self.id.or_else(|| id_of(hook, &self.headers, self.json()))
+    }
 }
 
 /// What became of a delivery.
@@ -84,7 +104,7 @@ pub(in crate::http) async fn receive(call: QueueCall, headers: HeaderMap) -> Res
     check_signature(&state, &name, &target, &headers, &body)?;
     context.note_signed();
     let text = text_of(&headers, body);
-    let delivery = Delivery { headers, text };
+    let delivery = Delivery { headers, text, id: None };
     let outcome = apply(&context, &name, account, &delivery).await?;
     answer(&state, &target, delivery, outcome).await
 }
@@ -129,8 +149,7 @@ async fn apply(
         let (Some(handle), Some(hook)) = (rules.handle.clone(), rules.config.hook.clone()) else {
             return Err(unsigned());
         };
-        let Delivery { headers, text } = delivery;
-        let change = match read(&hook, headers, text.as_deref()) {
+        let change = match read(&hook, &delivery.headers, delivery.json()) {
             Reading::Change(change) => change,
             Reading::Challenge(challenge) => return Ok(Outcome::Challenged(challenge)),
             Reading::Unapplied(unapplied) => return Ok(Outcome::Unapplied(unapplied)),
@@ -139,8 +158,7 @@ async fn apply(
             Ok(call) => call,
             Err(problem) => return unapplied(problem),
         };
-        let id = id_of(&hook, headers, text.as_deref());
-        match handle.deliver(&rules.config, &[call], &[id]).await {
+        match handle.deliver(&rules.config, &[call], &[delivery.id(&hook)], &[]).await {
             Err(deltaq_service::Error::Refused(Refusal::ConfigChanged)) => rules = rules.now(handle),
             Err(error) => return unapplied(error.into()),
             Ok(delivered) => {
@@ -230,12 +248,26 @@ async fn answer(
     };
     let Unapplied { reason, detail } = unapplied;
     let rejected = Rejected { at_us: now_us, reason, detail: detail.as_str().into() };
-    if hook.refuse {
+    let is_filtered = reason == DeliveryReason::Filtered;
+    let unkept = if hook.refuse && !is_filtered {
+        let problem = Problem::new(Code::InvalidObject, detail.clone()).with("reason", reason.as_str());
+        Some(problem.hint("the setting hook.refuse of the queue is true; otherwise it keeps the delivery"))
+    } else if delivery.body().len() > KEPT_BYTES_MAX {
+        let detail = format!("the delivery can't be applied ({detail}), and it is too large to be kept");
+        let problem = Problem::new(Code::ObjectTooLarge, detail).with("reason", reason.as_str());
+        Some(problem.with("limit", KEPT_BYTES_MAX))
+    } else {
+        None
+    };
+    if let Some(problem) = unkept {
+        if let Some(id) = delivery.id(hook)
+            && let Some(version) = handle.delivered_by(id).await?
+        {
+            handle.hook_log().count(HookResult::Duplicate, now_us);
+            return accepted(applied(true, false, version));
+        }
         handle.hook_log().reject(rejected);
-        let problem = Problem::new(Code::InvalidObject, detail).with("reason", reason.as_str());
-        return Err(
-            problem.hint("the setting hook.refuse of the queue is true; otherwise it keeps the delivery")
-        );
+        return Err(problem);
     }
     let (is_kept, number) = handle.keep_delivery(kept(hook, &delivery, reason, &detail)).await?;
     if !is_kept {
@@ -243,7 +275,7 @@ async fn answer(
         return accepted(applied(true, false, number));
     }
     handle.hook_log().reject(rejected);
-    if reason != DeliveryReason::Filtered && state.refused_lines.admits(Some(handle.name().as_str())) {
+    if !is_filtered && state.refused_lines.admits(Some(handle.name().as_str())) {
         let (queue, reason) = (handle.name().as_str(), reason.as_str());
         tracing::warn!(
             queue,
@@ -271,14 +303,14 @@ const fn result(is_duplicate: bool, is_stale: bool) -> HookResult {
 }
 
 fn kept(hook: &Hook, delivery: &Delivery, reason: DeliveryReason, detail: &str) -> Arc<UnappliedDelivery> {
-    let Delivery { headers, text } = delivery;
     let of_header = |(name, value): (String, String)| (name.into(), value.into());
     Arc::new(UnappliedDelivery {
-        id: id_of(hook, headers, text.as_deref()),
+        id: delivery.id(hook),
+        is_filtered: reason == DeliveryReason::Filtered,
         reason: reason.as_str().into(),
         detail: detail.into(),
-        headers: kept_headers(hook, headers).into_iter().map(of_header).collect(),
-        body: text.as_deref().unwrap_or_default().into(),
+        headers: kept_headers(hook, &delivery.headers).into_iter().map(of_header).collect(),
+        body: delivery.body().into(),
     })
 }
 
@@ -351,26 +383,66 @@ pub(in crate::http) async fn redeliver(call: QueueCall) -> Result<Json<Redeliver
     let QueueCall { state, name, incoming, context, .. } = call;
     let account = incoming.account();
     let body: DeliveriesBody = incoming.document().await?;
-    let handle = state.partitions.get(&name)?;
-    if handle.config().hook.is_none() {
+    let Some(Target { handle, hook }) = Target::of(&state, &name) else {
+        state.partitions.get(&name)?;
         let problem = Problem::invalid_setting("hook", "the queue takes no webhooks");
         return Err(problem.hint("set hook with PATCH /v1/queues/{queue}"));
-    }
-    let mut done = Redelivered::default();
+    };
+    check_producer(&context, &name, &hook)?;
+    let (mut done, mut problem) = (Redelivered::default(), None);
     for kept in selected(&handle, body).await? {
         context.authorize_again()?;
-        let text = Some(kept.delivery.body.to_string());
-        let delivery = Delivery { headers: headers_of(&kept), text };
-        match apply(&context, &name, account.clone(), &delivery).await? {
-            Outcome::Applied { is_duplicate, is_stale, .. } => {
-                handle.drop_deliveries(&[kept.rv]).await?;
-                handle.hook_log().count(result(is_duplicate, is_stale), state.clock.wall_us());
-                done.applied += 1;
+        let delivery = Delivery {
+            headers: headers_of(&kept),
+            text: Ok(kept.delivery.body.to_string()),
+            id: kept.delivery.id,
+        };
+        match apply(&context, &name, account.clone(), &delivery).await {
+            Ok(Outcome::Applied { is_duplicate, is_stale, .. }) => {
+                let dropped = handle.drop_deliveries(&[kept.rv]).await?;
+                // Another call may have applied it in the meantime.
+                if !is_duplicate || dropped > 0 {
+                    handle.hook_log().count(result(is_duplicate, is_stale), state.clock.wall_us());
+                    done.applied += 1;
+                }
             }
-            Outcome::Challenged(_) | Outcome::Unapplied(_) => done.kept += 1,
+            Ok(Outcome::Challenged(_)) => done.kept += 1,
+            Ok(Outcome::Unapplied(unapplied)) => {
+                keep_again(&handle, &kept, &unapplied).await?;
+                done.kept += 1;
+                done.detail = Some(unapplied.detail);
+            }
+            Err(refused) => {
+                done.kept += 1;
+                done.detail = Some(refused.detail().to_owned());
+                problem.get_or_insert(refused);
+            }
         }
     }
-    Ok(Json(done))
+    match problem {
+        Some(problem) if done.applied == 0 => Err(problem),
+        _ => Ok(Json(done)),
+    }
+}
+
+/// Keeps a delivery with the reason that it has by now.
+async fn keep_again(
+    handle: &Arc<Handle>,
+    kept: &KeptDelivery,
+    Unapplied { reason, detail }: &Unapplied,
+) -> Result<(), Problem> {
+    let before = &kept.delivery;
+    if (&*before.reason, &*before.detail) == (reason.as_str(), detail.as_str()) {
+        return Ok(());
+    }
+    let is_filtered = *reason == DeliveryReason::Filtered;
+    let (reason, detail) = (reason.as_str().into(), detail.as_str().into());
+    let now = UnappliedDelivery { is_filtered, reason, detail, ..(**before).clone() };
+    let (is_kept, _) = handle.keep_delivery(Arc::new(now)).await?;
+    if is_kept {
+        handle.drop_deliveries(&[kept.rv]).await?;
+    }
+    Ok(())
 }
 
 /// Discard kept deliveries: some, or all.
@@ -418,6 +490,12 @@ fn headers_of(kept: &KeptDelivery) -> HeaderMap {
     kept.delivery.headers.iter().filter_map(header).collect()
 }
 
+/// Refuses a caller that may not produce what a hook produces.
+fn check_producer(context: &RequestContext, name: &Name, hook: &Hook) -> Result<(), Problem> {
+    context.authorize_on(Verb::Produce, name.as_str())?;
+    context.sources_on(name).check(hook.source.as_deref().map(Source::from).as_ref())
+}
+
 /// Refuses a hook that the caller may not set, or whose secrets the queue may not use.
 pub(super) fn check_hook(
     context: &RequestContext,
@@ -429,9 +507,7 @@ pub(super) fn check_hook(
     if current.and_then(|current| current.hook.as_ref()) == Some(hook) {
         return Ok(());
     }
-    // Deliveries change keys, as the calls of a producer would.
-    context.authorize_on(Verb::Produce, name.as_str())?;
-    context.sources_on(name).check(hook.source.as_deref().map(Source::from).as_ref())?;
+    check_producer(context, name, hook)?;
     let is_missing = |secret: &&String| context.state.hook_secrets.of(name.as_str(), secret).is_none();
     let Some(secret) = hook.secrets.iter().find(is_missing) else { return Ok(()) };
     let why = format!("this server has no secret {secret:?} that the queue may use");

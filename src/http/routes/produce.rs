@@ -1,6 +1,7 @@
 //! Calls with the OpenAPI tag `producing`: add, update, delete, deltas, replace, resync, seed and forget.
 
 mod apply;
+mod events;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -104,7 +105,12 @@ async fn produce(
     kind: DeltaKind,
 ) -> Result<Reply<Produced>, Problem> {
     let context = call.context.clone();
-    produced(call, conditions, kind).await.map(|produced| context.reply(produced))
+    let produced = if call.incoming.has_events() {
+        events::produced(call, conditions, kind).await?
+    } else {
+        produced(call, conditions, kind).await?
+    };
+    Ok(context.reply(produced))
 }
 
 async fn produced(call: QueueCall, conditions: Conditions, kind: DeltaKind) -> Result<Produced, Problem> {
@@ -135,7 +141,7 @@ async fn produced(call: QueueCall, conditions: Conditions, kind: DeltaKind) -> R
         let problem = Problem::new(Code::InvalidRequest, detail).with("header", header);
         return Err(problem.hint("POST .../deltas takes an expected_version for each object"));
     }
-    let request = Request { context: &context, name: &name, must_exist, sequence, conditions };
+    let request = Request { context: &context, name: &name, must_exist, sequence, conditions, ids: None };
     let trace = context.trace();
     let template =
         move |config: &Config, key: Key, object: Option<Object>, version: Option<ObjectVersion>| Call {
@@ -223,7 +229,7 @@ pub(in crate::http) async fn deltas(
         Ok(Entry::Invalid { key, problem: document.problem(index, problem), expects })
     };
     let conditions = Conditions::default();
-    let request = Request { context: &context, name: &name, must_exist, sequence, conditions };
+    let request = Request { context: &context, name: &name, must_exist, sequence, conditions, ids: None };
     Ok(context.reply(request.apply(rules, Arc::new(came), read).await?))
 }
 

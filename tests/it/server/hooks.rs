@@ -194,11 +194,11 @@ async fn what_can_not_be_applied_is_kept_and_can_be_delivered_again() {
     service.call("PATCH", QUEUE, &rekeyed).await.ok();
     let numbers = json!({"numbers": [number, 1]});
     let done = service.post(&format!("{QUEUE}/hook/deliveries/redeliver"), &numbers).await.ok();
-    assert_eq!(done, json!({"applied": 1, "kept": 0}));
+    assert_eq!(done, json!({"applied": 1, "kept": 0, "detail": null}));
     assert!(latest(&service, "7").await.is_some());
     assert_eq!(deliver(&service, "d-1", keyless).await["duplicate"], true);
     let done = service.post(&format!("{QUEUE}/hook/deliveries/redeliver"), &json!({"all": true})).await.ok();
-    assert_eq!(done, json!({"applied": 0, "kept": 5}));
+    assert_eq!((&done["applied"], &done["kept"], done["detail"].is_string()), (&json!(0), &json!(5), true));
     let discarded = service.post(&format!("{QUEUE}/hook/deliveries/discard"), &json!({"all": true})).await;
     assert_eq!(discarded.ok(), json!({"deliveries": 5}));
     assert!(kept(&service).await.is_empty());
@@ -231,9 +231,14 @@ async fn a_queue_may_refuse_what_it_can_not_apply() {
     let mut client = service.client().await;
     let problem = deliver_as(&mut client, "issues", "d-1", r#"{"action":"opened","issue":{}}"#).await;
     assert_eq!(problem.problem("invalid-object")["reason"], "no_key");
-    let ping = deliver_as(&mut client, "ping", "d-2", "{}").await;
-    assert_eq!(ping.problem("invalid-object")["reason"], "filtered");
     assert!(kept(&service).await.is_empty());
+    let ping = deliver_as(&mut client, "ping", "d-2", "{}").await;
+    assert_eq!((ping.status, &ping.body["reason"]), (202, &json!("filtered")));
+    deliver(&service, "d-3", &body("opened", "I_1", 1, "a")).await;
+    let schema = json!({"schema": {"required": ["other"]}});
+    service.call("PATCH", QUEUE, &schema).await.ok();
+    let repeat = deliver(&service, "d-3", &body("opened", "I_1", 1, "a")).await;
+    assert_eq!(repeat["duplicate"], true, "its id was applied");
 }
 
 #[tokio::test]

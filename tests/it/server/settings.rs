@@ -65,6 +65,7 @@ fn full() -> Value {
         "follow": null,
         "push": null,
         "hook": null,
+        "cloudevents": {"store": "event", "deleted": [".gone"]},
         "schema": {"properties": {"n": {"type": ["number", "null"], "default": null}}},
         "prune": ["/debug"],
         "ignore": ["/updated_at"],

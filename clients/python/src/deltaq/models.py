@@ -276,6 +276,7 @@ class QueueSettings(TypedDict, total=False):
     follow: Json | None
     push: Json | None
     hook: Json | None
+    cloudevents: Json | None
     schema: Any
     indexes: dict[str, str] | None
     diff: Json | None

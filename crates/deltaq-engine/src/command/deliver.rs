@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::{Call, Produced};
+use super::{Call, Expected, Produced};
 use crate::deliveries::{DeliveryId, KeptDelivery, UnappliedDelivery};
 use crate::event::EventKind;
 use crate::id::Rv;
@@ -21,7 +21,8 @@ pub struct Delivered {
 }
 
 impl Queue {
-    /// Like [`produce`](Self::produce), but applies each id once. The ids are those of the calls, in their order.
+    /// Like [`produce`](Self::produce), but applies each id once, and only if all of `expected` holds. The ids
+    /// are those of the calls, in their order.
     ///
     /// # Errors
     /// Same as [`produce`](Self::produce).
@@ -30,6 +31,7 @@ impl Queue {
         now: Time,
         calls: &[Call],
         ids: &[Option<DeliveryId>],
+        expected: &[Expected],
     ) -> Result<Delivered, Refusal> {
         let mut fresh = HashSet::new();
         let is_fresh = |id: &Option<DeliveryId>| {
@@ -51,7 +53,7 @@ impl Queue {
             let produced = Produced { resource_version, duplicate: true, ..Produced::default() };
             return Ok(Delivered { produced, repeated });
         }
-        let produced = self.produce(now, applied)?;
+        let produced = self.produce_once(now, applied, None, expected)?;
         let now = self.advance(now);
         for id in ids.iter().zip(are_fresh).filter_map(|(id, is_fresh)| id.filter(|_| is_fresh)) {
             self.emit(now, EventKind::DeliveryReceived { id });
@@ -60,11 +62,15 @@ impl Queue {
         Ok(Delivered { produced: Produced { resource_version, ..produced }, repeated })
     }
 
-    /// Keeps a delivery that can't be applied.
-    pub fn keep_delivery(&mut self, now: Time, delivery: Arc<UnappliedDelivery>) -> Rv {
+    /// Keeps a delivery that can't be applied. Returns its number.
+    ///
+    /// # Errors
+    /// [`Refusal::MemoryFull`].
+    pub fn keep_delivery(&mut self, now: Time, delivery: Arc<UnappliedDelivery>) -> Result<Rv, Refusal> {
+        self.check_memory_of_delivery(&delivery)?;
         let now = self.advance(now);
         self.emit(now, EventKind::DeliveryKept { delivery });
-        self.state().rv
+        Ok(self.state().rv)
     }
 
     /// Keeps deliveries no longer. Returns how many there were.

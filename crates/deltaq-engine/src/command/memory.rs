@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use super::{Call, ObjectList, Seed};
+use crate::deliveries::UnappliedDelivery;
 use crate::delta::{DeltaKind, provenance_bytes};
 use crate::feed::{Row, RowKind};
 use crate::followed::{FollowedChange, FollowedEvent};
@@ -40,6 +41,11 @@ impl Queue {
             self.bytes_of_call(call, is_first)
         };
         self.volatile.room.check(calls.map(bytes).sum())
+    }
+
+    /// Refuses a kept delivery that takes more memory than there is.
+    pub(super) fn check_memory_of_delivery(&self, delivery: &UnappliedDelivery) -> Result<(), Refusal> {
+        self.volatile.room.check(delivery.bytes())
     }
 
     /// The bytes that a call adds at most.

@@ -89,7 +89,7 @@ impl Queue {
 
     /// Whether an object is applied although its version is that of the newest state of its key, which has the object `present`. A
     /// deletion is final, because deliveries may arrive out of order. A queue without known objects can't tell a deleted key from
-    /// an acknowledged one, so there every object is applied.
+    /// an acknowledged one, so there every change of an absent key is applied.
     pub(super) fn applies_tie(
         &self,
         present: Option<&Object>,
@@ -100,7 +100,7 @@ impl Queue {
         config.applies_ties()
             && match present {
                 Some(present) => kind == DeltaKind::Deleted || object != Some(present),
-                None => kind != DeltaKind::Deleted && !config.known_objects,
+                None => !config.known_objects,
             }
     }
 

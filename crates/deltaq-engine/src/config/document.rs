@@ -102,6 +102,7 @@ impl Config {
             follow: document.follow.as_ref().map(|document| Arc::new(follow(document))),
             push: document.push.clone().map(Arc::new),
             hook: document.hook.clone().map(Arc::new),
+            cloudevents: document.cloudevents.clone().map(Arc::new),
             admission: admission(document)?.map(Arc::new),
         })
     }
@@ -139,6 +140,7 @@ impl Config {
             follow: self.follow.as_deref().map(follow_settings),
             push: self.push.as_deref().cloned(),
             hook: self.hook.as_deref().cloned(),
+            cloudevents: self.cloudevents.as_deref().cloned(),
             schema: self.admission.as_ref().and_then(|admission| admission.schema.clone()),
             prune: prune.iter().map(|pointer| pointer.text.to_string()).collect(),
             ignore: self.ignored.texts(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use deltaq_engine::command::{Call, Delivered};
+use deltaq_engine::command::{Call, Delivered, Expected};
 use deltaq_engine::config::Config;
 use deltaq_engine::deliveries::{DeliveryId, KeptDelivery, UnappliedDelivery};
 use deltaq_engine::id::Rv;
@@ -21,6 +21,7 @@ impl Handle {
         config: &Config,
         calls: &[Call],
         ids: &[Option<DeliveryId>],
+        expected: &[Expected],
     ) -> Result<Delivered, Error> {
         let comparison = self.compared(config, calls).await?;
         let delivered = self.command(|queue, now| {
@@ -29,7 +30,7 @@ impl Handle {
             if let Some(comparison) = comparison {
                 queue.set_comparison(comparison);
             }
-            queue.deliver(now, calls, ids)
+            queue.deliver(now, calls, ids, expected)
         });
         delivered.await?.map_err(|refusal: Refusal| refusal.into())
     }
@@ -38,17 +39,27 @@ impl Handle {
     /// the version of the queue.
     ///
     /// # Errors
-    /// [`Error::QueueDeleted`] or [`Error::Journal`].
+    /// [`Refusal::MemoryFull`]; [`Error::QueueDeleted`] or [`Error::Journal`].
     pub async fn keep_delivery(
         self: &Arc<Self>,
         delivery: Arc<UnappliedDelivery>,
     ) -> Result<(bool, Rv), Error> {
-        self.command(|queue, now| {
-            let is_applied = delivery.id.is_some_and(|id| queue.has_delivered(id));
-            let rv = if is_applied { queue.resource_version() } else { queue.keep_delivery(now, delivery) };
-            (!is_applied, rv)
-        })
-        .await
+        let kept = self.command(|queue, now| {
+            if delivery.id.is_some_and(|id| queue.has_delivered(id)) {
+                return Ok((false, queue.resource_version()));
+            }
+            self.set_room(queue);
+            queue.keep_delivery(now, delivery).map(|number| (true, number))
+        });
+        kept.await?.map_err(|refusal: Refusal| refusal.into())
+    }
+
+    /// The version of the queue if a delivery with this id was applied.
+    ///
+    /// # Errors
+    /// [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn delivered_by(&self, id: DeliveryId) -> Result<Option<Rv>, Error> {
+        self.read(|queue, _| queue.has_delivered(id).then(|| queue.resource_version())).await
     }
 
     /// Keeps these deliveries no longer. Returns how many there were.

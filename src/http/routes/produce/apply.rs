@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use deltaq_engine::command::{self, Call, Expected, FailureState};
+use deltaq_engine::command::{self, Call, Delivered, Expected, FailureState};
+use deltaq_engine::deliveries::DeliveryId;
 use deltaq_engine::id::{Rv, Sequence};
 use deltaq_engine::refusal::Refusal;
 use deltaq_service::{self, FirstCall, Handle, Name};
@@ -26,6 +27,8 @@ pub(super) struct Request<'r> {
     pub(super) sequence: Option<Sequence>,
     /// The conditions of a call with a single object.
     pub(super) conditions: Conditions,
+    /// The ids of the entries, each of which is applied once; `None` for calls without ids.
+    pub(super) ids: Option<Vec<Option<DeliveryId>>>,
 }
 
 /// How an entry of a produce call was read.
@@ -88,7 +91,7 @@ impl Request<'_> {
         came: Arc<Vec<C>>,
         read: impl Fn(&mut Reader<'_>, usize, &C) -> Result<E, Problem> + Clone + Send + 'static,
     ) -> Result<Produced, Problem> {
-        let Self { context, name, must_exist, sequence, conditions } = self;
+        let Self { context, name, must_exist, sequence, conditions, ids } = self;
         let state = &context.state;
         for _ in 0..READINGS_MAX {
             let mut entries = Entries { calls: Vec::with_capacity(came.len()), ..Entries::default() };
@@ -108,7 +111,11 @@ impl Request<'_> {
                 let created = state.partitions.registry(name)?.get_or_create(name, first, &context.creator());
                 created.map_err(|error| in_request(error, &gaps))?
             };
-            match handle.produce_and_read(&rules.config, &calls, sequence.as_ref(), &expected).await {
+            let produced = match &ids {
+                None => handle.produce_and_read(&rules.config, &calls, sequence.as_ref(), &expected).await,
+                Some(ids) => handle.deliver(&rules.config, &calls, ids, &expected).await.map(delivered),
+            };
+            match produced {
                 Err(deltaq_service::Error::Refused(Refusal::ConfigChanged)) => rules = rules.now(handle),
                 // The queue was deleted since the call arrived, and the call creates it again.
                 Err(deltaq_service::Error::QueueDeleted) if was_there => rules = rules.found(state, name),
@@ -123,6 +130,12 @@ impl Request<'_> {
         }
         Err(Refusal::ConfigChanged.into())
     }
+}
+
+/// Events whose ids were applied count as ignored.
+fn delivered(delivered: Delivered) -> (command::Produced, Vec<FailureState>) {
+    let Delivered { produced, repeated } = delivered;
+    (command::Produced { ignored: produced.ignored + repeated, ..produced }, Vec::new())
 }
 
 /// Names an object by its index in the request: the queue counts the calls, which lack the entries that are left out.

@@ -39,7 +39,7 @@ async fn an_address_has_a_rate() {
 
 #[tokio::test]
 async fn slow_deliveries_of_an_address_stop_nobody_else() {
-    let (service, _folder) = service_with(|settings| settings.hooks.max_in_flight = 8).await;
+    let (service, _folder) = service_with(|settings| settings.hooks.max_in_flight = 32).await;
     service.call("PUT", QUEUE, &issues()).await.ok();
     let text = body("opened", "I_1", 1, "slow");
     let head = format!(
@@ -54,7 +54,7 @@ async fn slow_deliveries_of_an_address_stop_nobody_else() {
         client.send_bytes(format!("{head}{first}").as_bytes()).await;
         slow.push(client);
     }
-    // Two of eight are a quarter.
+    // Two of 32 are a sixteenth.
     let mut third = service.client().await;
     eventually(async || deliver_as(&mut third, "issues", "d-3", &text).await.status == 429).await;
     service.post(&format!("{QUEUE}/add"), &json!({"node_id": "I_9", "updated_at": "1"})).await.ok();

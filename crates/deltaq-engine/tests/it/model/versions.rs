@@ -50,7 +50,7 @@ impl Model {
         let deletes = kind == DeltaKind::Deleted;
         let applies = match present {
             Some(present) => deletes || content != Some(present),
-            None => !deletes && !self.config.known_objects,
+            None => !self.config.known_objects,
         };
         applies && self.config.version_ties == Some(VersionTies::Apply)
     }

@@ -3,6 +3,7 @@
 use deltaq_engine::command::Delivered;
 use deltaq_engine::deliveries::{DeliveryId, UnappliedDelivery};
 use deltaq_engine::limits::{DELIVERY_IDS_MAX, KEPT_DELIVERIES_BYTES_MAX, KEPT_DELIVERIES_MAX};
+use deltaq_engine::room::Room;
 
 use super::*;
 
@@ -15,6 +16,7 @@ fn id(number: u128) -> DeliveryId {
 fn unapplied(number: u128, body: &str) -> Arc<UnappliedDelivery> {
     Arc::new(UnappliedDelivery {
         id: Some(id(number)),
+        is_filtered: body == "filtered",
         reason: "no_key".into(),
         detail: "no key".into(),
         headers: Vec::new(),
@@ -26,7 +28,7 @@ impl Fixture {
     fn deliver(&mut self, calls: Vec<(ProduceCall, Option<DeliveryId>)>) -> Result<Delivered, Refusal> {
         let (calls, ids): (Vec<Call>, Vec<_>) =
             calls.into_iter().map(|(ProduceCall(call), id)| (call, id)).unzip();
-        let delivered = self.queue.deliver(self.now(), &calls, &ids);
+        let delivered = self.queue.deliver(self.now(), &calls, &ids, &[]);
         self.commit_and_check();
         delivered
     }
@@ -39,7 +41,7 @@ impl Fixture {
     }
 
     fn keep(&mut self, delivery: Arc<UnappliedDelivery>) -> Rv {
-        let number = self.queue.keep_delivery(self.now(), delivery);
+        let number = self.queue.keep_delivery(self.now(), delivery).expect("there is room");
         self.commit_and_check();
         number
     }
@@ -96,7 +98,7 @@ fn an_id_is_forgotten_after_a_day_or_behind_many_others() {
     let now = fixture.now();
     for number in 10..10 + DELIVERY_IDS_MAX as u128 {
         let ProduceCall(call) = updated("b", 1);
-        fixture.queue.deliver(now, &[call], &[Some(id(number))]).expect("no refusal");
+        fixture.queue.deliver(now, &[call], &[Some(id(number))], &[]).expect("no refusal");
     }
     fixture.commit_and_check();
     assert!(!fixture.queue.has_delivered(id(2)) && fixture.queue.has_delivered(id(10)));
@@ -126,7 +128,8 @@ fn kept_deliveries_are_bounded_in_number_and_size() {
     let mut fixture = Fixture::new();
     let mut numbers = Vec::new();
     for number in 0..KEPT_DELIVERIES_MAX as u128 + 2 {
-        numbers.push(fixture.queue.keep_delivery(fixture.now(), unapplied(number, "{}")));
+        let kept = fixture.queue.keep_delivery(fixture.now(), unapplied(number, "{}"));
+        numbers.push(kept.expect("there is room"));
     }
     fixture.commit_and_check();
     assert_eq!(fixture.kept(), numbers.split_off(2), "the newest ones are kept");
@@ -135,6 +138,28 @@ fn kept_deliveries_are_bounded_in_number_and_size() {
     let large = fixture.keep(unapplied(9_001, &"x".repeat(KEPT_DELIVERIES_BYTES_MAX / 2)));
     assert_eq!(fixture.kept(), [large]);
     assert!(fixture.queue.held_bytes() > held);
+    let larger = fixture.keep(unapplied(9_002, &"x".repeat(2 * KEPT_DELIVERIES_BYTES_MAX)));
+    assert_eq!(fixture.kept(), [larger], "one always stays");
+}
+
+#[test]
+fn deliveries_that_are_left_out_on_purpose_are_dropped_first() {
+    let mut fixture = Fixture::new();
+    let first = fixture.keep(unapplied(1, "{}"));
+    for number in 10..10 + KEPT_DELIVERIES_MAX as u128 {
+        fixture.queue.keep_delivery(fixture.now(), unapplied(number, "filtered")).expect("there is room");
+    }
+    fixture.commit_and_check();
+    assert_eq!((fixture.kept().len(), fixture.kept()[0]), (KEPT_DELIVERIES_MAX, first));
+}
+
+#[test]
+fn a_delivery_that_is_kept_needs_room() {
+    let mut fixture = Fixture::new();
+    fixture.queue.set_room(Room { held: 100, limit: 100, max: 100, token: None });
+    assert!(fixture.queue.keep_delivery(fixture.now(), unapplied(1, "{}")).is_err());
+    fixture.commit_and_check();
+    assert!(fixture.kept().is_empty());
 }
 
 impl Fixture {

@@ -322,6 +322,7 @@ pub(super) fn full_config() -> Config {
         })),
         push: Some(Arc::new(push())),
         hook: Some(Arc::new(deliveries::hook())),
+        cloudevents: Some(Arc::new(deliveries::cloudevents())),
         admission: None,
     }
 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use deltaq_engine::deliveries::{DeliveryId, KeptDelivery, ReceivedDelivery, UnappliedDelivery};
-use deltaq_types::{Hook, HookCondition, HookScheme, HookSignature, SignatureEncoding};
+use deltaq_types::{
+    CloudEvents, Hook, HookCondition, HookScheme, HookSignature, SignatureEncoding, StoredPart,
+};
 
 use super::Dice;
 
@@ -15,6 +17,7 @@ impl Dice {
     pub(super) fn unapplied(&mut self) -> Arc<UnappliedDelivery> {
         Arc::new(UnappliedDelivery {
             id: self.maybe(Self::delivery_id),
+            is_filtered: self.0.bool(),
             reason: self.text(),
             detail: self.text(),
             headers: self.list(|dice| (dice.text(), dice.text())),
@@ -48,6 +51,11 @@ impl Dice {
             source: self.maybe(|dice| dice.of(&["github", "a/b"]).to_owned()),
             refuse: self.0.bool(),
         }
+    }
+
+    pub(super) fn cloudevents(&mut self) -> CloudEvents {
+        let store = self.of(&[StoredPart::Data, StoredPart::Event]);
+        CloudEvents { store, deleted: self.list(|dice| dice.of(&[".deleted", ".gone"]).to_owned()) }
     }
 
     fn condition(&mut self) -> HookCondition {

@@ -116,6 +116,7 @@ impl Dice {
             follow: self.maybe(|dice| Arc::new(dice.follow())),
             push: self.maybe(|dice| Arc::new(dice.push())),
             hook: self.maybe(|dice| Arc::new(dice.hook())),
+            cloudevents: self.maybe(|dice| Arc::new(dice.cloudevents())),
         }
     }
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use deltaq_engine::deliveries::{DeliveryId, KeptDelivery, ReceivedDelivery, UnappliedDelivery};
 use deltaq_engine::event::EventKind;
 use deltaq_engine::id::Rv;
-use deltaq_types::{Hook, HookCondition, HookScheme, HookSignature, SignatureEncoding};
+use deltaq_types::{
+    CloudEvents, Hook, HookCondition, HookScheme, HookSignature, SignatureEncoding, StoredPart,
+};
 
 use super::at;
 
@@ -14,6 +16,7 @@ const ID: DeliveryId = DeliveryId::new(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10
 fn unapplied() -> Arc<UnappliedDelivery> {
     Arc::new(UnappliedDelivery {
         id: Some(ID),
+        is_filtered: true,
         reason: "no_key".into(),
         detail: "the object has no \"key\"".into(),
         headers: vec![("x-github-event".into(), "ping".into())],
@@ -23,7 +26,8 @@ fn unapplied() -> Arc<UnappliedDelivery> {
 
 /// The events of deliveries.
 pub(super) fn kinds() -> [EventKind; 4] {
-    let bare = UnappliedDelivery { id: None, headers: Vec::new(), ..(*unapplied()).clone() };
+    let bare =
+        UnappliedDelivery { id: None, is_filtered: false, headers: Vec::new(), ..(*unapplied()).clone() };
     [
         EventKind::DeliveryReceived { id: ID },
         EventKind::DeliveryKept { delivery: unapplied() },
@@ -40,6 +44,11 @@ pub(super) fn received() -> Vec<ReceivedDelivery> {
 /// The kept deliveries of a queue.
 pub(super) fn kept() -> Vec<KeptDelivery> {
     vec![KeptDelivery { rv: Rv::new(30), at: at(30), delivery: unapplied() }]
+}
+
+/// The setting of CloudEvents, with all fields.
+pub(super) fn cloudevents() -> CloudEvents {
+    CloudEvents { store: StoredPart::Event, deleted: vec![".gone".to_owned()] }
 }
 
 /// The setting, with all fields.
