@@ -180,7 +180,7 @@ type Push struct {
 	URL string `json:"url"`
 	// Format is standard or raw.
 	Format string `json:"format,omitempty"`
-	// Payload is full or thin.
+	// Payload is full, known or thin.
 	Payload string `json:"payload,omitempty"`
 	// Secrets are the names of the secrets, from the settings of the server, that sign a request.
 	Secrets     []string  `json:"secrets,omitempty"`
@@ -194,6 +194,8 @@ type Push struct {
 	DisableAfter *Duration `json:"disable_after,omitempty"`
 	// Headers are further headers of each request.
 	Headers map[string]string `json:"headers,omitempty"`
+	// Async says that the receiver of a 202 settles the key later.
+	Async *bool `json:"async,omitempty"`
 }
 
 // Hook names the webhooks of a vendor that a queue takes as changes.

@@ -3,6 +3,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use deltaq_engine::limits::HOLD_SECS_MAX;
+use deltaq_types::Push;
 
 use super::sender::Answer;
 use super::settled::{self, Reported};
@@ -15,6 +16,8 @@ const WAIT_MIN: Duration = Duration::from_secs(1);
 pub enum Verdict {
     /// The endpoint has taken the key.
     Taken,
+    /// The endpoint has accepted the key, and settles it later.
+    Accepted,
     /// The endpoint never takes this key.
     Refused {
         /// The answer.
@@ -52,17 +55,19 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The meaning of the answer to the request for a key, at this time in microseconds since 1970. `reject_statuses` come before the meaning that a status has otherwise.
+    /// The meaning of the answer to the request for a key, at this time in microseconds since 1970. The setting's `reject_statuses` come before
+    /// the meaning that a status has otherwise.
     #[must_use]
-    pub fn of(answer: Answer, key: &str, reject_statuses: &[u16], now_us: u64) -> Self {
+    pub fn of(answer: Answer, key: &str, setting: &Push, now_us: u64) -> Self {
         let (status, error, retry_after, json) = match answer {
             Answer::Status { status, text, retry_after, json } => (status, text, retry_after, json),
             Answer::None { why } => return Self::Unanswered { why },
         };
         let length = retry_after.and_then(|text| wait(&text, now_us));
         match (status, length) {
+            (202, _) if setting.is_async => Self::Accepted,
             (200..=299, _) => json.map_or(Self::Taken, |json| Self::reported(&json, key, error)),
-            (status, _) if reject_statuses.contains(&status) => Self::Refused { error },
+            (status, _) if setting.reject_statuses.contains(&status) => Self::Refused { error },
             (410, _) => Self::EndpointGone { error },
             (429 | 503, Some(length)) => Self::Waits { length, error },
             _ => Self::Failed { error },
@@ -102,7 +107,20 @@ mod tests {
     fn verdict(status: u16, retry_after: Option<&str>) -> Verdict {
         let retry_after = retry_after.map(str::to_owned);
         let answer = Answer::Status { status, text: "x".to_owned(), retry_after, json: None };
-        Verdict::of(answer, "a", &[422, 429], NOW_US)
+        Verdict::of(answer, "a", &setting(false), NOW_US)
+    }
+
+    fn setting(is_async: bool) -> Push {
+        let setting =
+            serde_json::json!({"url": "http://a", "reject_statuses": [422, 429], "async": is_async});
+        serde_json::from_value(setting).unwrap()
+    }
+
+    #[test]
+    fn a_202_is_a_promise_only_if_the_setting_says_so() {
+        let answer = || Answer::Status { status: 202, text: "x".to_owned(), retry_after: None, json: None };
+        assert_eq!(Verdict::of(answer(), "a", &setting(true), NOW_US), Verdict::Accepted);
+        assert_eq!(Verdict::of(answer(), "a", &setting(false), NOW_US), Verdict::Taken);
     }
 
     #[test]

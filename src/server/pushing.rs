@@ -11,8 +11,8 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use deltaq_engine::command::{HoldScope, How, Item, Pop, Settle};
 use deltaq_engine::id::{Token, Worker};
 use deltaq_runtime::clock::Clock;
-use deltaq_service::{Error, Handle, PopAnswer, PopCall, PushReport, PushResult, Pusher};
-use deltaq_types::{PauseReason, Push, PushFormat, PushState};
+use deltaq_service::{Error, Handle, LeaseId, PopAnswer, PopCall, PushReport, PushResult, Pusher};
+use deltaq_types::{PauseReason, Push, PushFormat, PushPayload, PushState};
 use futures_util::StreamExt as _;
 use futures_util::future::{BoxFuture, OptionFuture};
 use futures_util::stream::FuturesUnordered;
@@ -48,6 +48,7 @@ const KEY: HeaderName = HeaderName::from_static("deltaq-key");
 const TYPE: HeaderName = HeaderName::from_static("deltaq-type");
 const VERSION: HeaderName = HeaderName::from_static("deltaq-resource-version");
 const TOKEN: HeaderName = HeaderName::from_static("deltaq-token");
+const LEASE: HeaderName = HeaderName::from_static("deltaq-lease");
 const ATTEMPT: HeaderName = HeaderName::from_static("deltaq-attempt");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
@@ -213,7 +214,7 @@ impl Sending {
             lease: Some(target.setting.timeout.get() + LEASE_MARGIN),
             worker: Some(Worker::from(WORKER)),
             id: None,
-            with_known: false,
+            with_known: target.setting.payload == PushPayload::Known,
             group: None,
         };
         let handle = self.handle.clone();
@@ -268,10 +269,11 @@ impl Sending {
             }
             return self.settle(token, How::Release);
         };
-        let verdict = Verdict::of(answer, &key, &setting.reject_statuses, self.clock.wall_us());
+        let verdict = Verdict::of(answer, &key, &setting, self.clock.wall_us());
         self.handle.push_task().count(result(&verdict), took);
         let how = match verdict {
             Verdict::Taken if is_former => How::Ack,
+            Verdict::Accepted if is_former => self.for_long(),
             Verdict::Refused { error } if is_former => How::Reject { error: Some(error.into()) },
             Verdict::KeyFailed { delay, error } if is_former => {
                 self.key_failed(delay, error, failures, &setting)
@@ -287,21 +289,23 @@ impl Sending {
     fn apply(&mut self, verdict: Verdict, key: &str, failures: u32, setting: &Arc<Push>) -> How {
         let now = Instant::now();
         let was_open = self.breaker.is_open();
-        let succeeds =
-            matches!(verdict, Verdict::Taken | Verdict::Refused { .. } | Verdict::KeyFailed { .. });
+        let succeeds = matches!(
+            verdict,
+            Verdict::Taken | Verdict::Accepted | Verdict::Refused { .. } | Verdict::KeyFailed { .. }
+        );
         if succeeds {
             self.breaker.succeeded();
             self.fails_since = None;
         }
         let is_gone = matches!(verdict, Verdict::EndpointGone { .. });
         let how = match verdict {
-            Verdict::Taken => {
+            Verdict::Taken | Verdict::Accepted => {
                 let now_us = self.clock.wall_us();
                 self.handle.push_task().set(|report| {
                     report.last_success_us = Some(now_us);
                     report.last_error = None;
                 });
-                How::Ack
+                if verdict == Verdict::Taken { How::Ack } else { self.for_long() }
             }
             Verdict::Refused { error } => {
                 self.note_error(&error);
@@ -344,6 +348,11 @@ impl Sending {
             }
         }
         how
+    }
+
+    /// The lease goes on as one of a worker, because the receiver settles it.
+    fn for_long(&self) -> How {
+        How::Extend { lease: Some(self.handle.config().lease) }
     }
 
     /// The failure of a key that has failed this often before.
@@ -449,7 +458,7 @@ async fn pause_itself(handle: Arc<Handle>, setting: Arc<Push>, reason: PauseReas
 
 const fn result(verdict: &Verdict) -> PushResult {
     match verdict {
-        Verdict::Taken => PushResult::Ok,
+        Verdict::Taken | Verdict::Accepted => PushResult::Ok,
         Verdict::Refused { .. } => PushResult::Rejected,
         Verdict::Waits { .. } => PushResult::Held,
         Verdict::KeyFailed { .. } | Verdict::EndpointGone { .. } | Verdict::Failed { .. } => {
@@ -467,7 +476,7 @@ async fn deliver(
 ) -> Ended {
     let Target { setting, endpoint } = target;
     let began = Instant::now();
-    let kib = (pushed_bytes(&item) / 1_024 + 1).min(BODIES_KIB);
+    let kib = (pushed_bytes(&item, &setting) / 1_024 + 1).min(BODIES_KIB);
     let kib = u32::try_from(kib).unwrap_or(u32::MAX);
     let mut answer = None;
     // The commit of the lease may have taken long. A request must not outlive its lease.
@@ -495,6 +504,10 @@ fn call_of(handle: &Handle, item: &Item, setting: &Push, clock: &Clock) -> Optio
     insert(KEY, utf8_percent_encode(item.key.as_str(), &UNRESERVED).to_string());
     insert(TOKEN, item.token.rv().get().to_string());
     insert(ATTEMPT, item.attempt.to_string());
+    if setting.is_async {
+        let life = handle.lives().id_of(item.token.rv());
+        insert(LEASE, LeaseId { life, token: item.token }.to_string());
+    }
     let trace = item.deltas.last().and_then(|delta| delta.provenance.trace()).map(ToString::to_string);
     if let Some(trace) = &trace {
         insert(TRACEPARENT, trace.clone());

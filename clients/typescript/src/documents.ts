@@ -462,7 +462,7 @@ export interface Follow {
 export interface Push {
     url: string;
     format?: "standard" | "raw" | "cloudevents" | null;
-    payload?: "full" | "thin" | null;
+    payload?: "full" | "known" | "thin" | null;
     /** The names of the secrets, from the settings of the server, that sign a request. */
     secrets?: string[] | null;
     timeout?: Duration | null;
@@ -474,6 +474,8 @@ export interface Push {
     disable_after?: Duration | null;
     /** Further headers of each request. */
     headers?: Record<string, string> | null;
+    /** Whether the receiver of a 202 settles the key later. */
+    async?: boolean | null;
 }
 
 /** A condition of a delivery: a header or a value of the body is one of the values. */

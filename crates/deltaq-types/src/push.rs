@@ -7,6 +7,7 @@ use utoipa::ToSchema;
 
 use super::duration::DurationText;
 use super::range::{self, CENTURY, HOUR, SEC};
+use super::strict::flag;
 use super::terms::Span;
 
 mod headers;
@@ -33,11 +34,11 @@ pub struct Push {
     #[serde(deserialize_with = "url")]
     #[schema(max_length = 2_048, examples("https://shop.example/hooks/prices"))]
     pub url: String,
-    /// The form of a request: `standard` (the default) or `raw`.
+    /// The form of a request: `standard` (the default), `raw` or `cloudevents`.
     #[serde(default)]
     #[schema(required = true)]
     pub format: PushFormat,
-    /// What the body of a request has: `full` (the default) or `thin`.
+    /// What the body of a request has: `full` (the default), `known` or `thin`.
     #[serde(default)]
     #[schema(required = true)]
     pub payload: PushPayload,
@@ -69,6 +70,11 @@ pub struct Push {
     #[serde(default, deserialize_with = "headers::read")]
     #[schema(required = true)]
     pub headers: BTreeMap<String, String>,
+    /// Whether a 202 means that the receiver settles the key later, with the lease id of the header `deltaq-lease`. The lease then lasts as
+    /// long as the `lease` of the queue.
+    #[serde(rename = "async", default, deserialize_with = "flag")]
+    #[schema(required = true)]
+    pub is_async: bool,
 }
 
 /// The form of a pushed request.
@@ -91,6 +97,8 @@ pub enum PushPayload {
     /// The key with its deltas, as a pop returns it.
     #[default]
     Full,
+    /// The same, with the acknowledged object.
+    Known,
     /// The key, the type of its newest delta and the version.
     Thin,
 }

@@ -476,6 +476,7 @@ impl QueueSettings {
         "push.reject_statuses",
         "push.disable_after",
         "push.headers",
+        "push.async",
         "hook",
         "hook.scheme",
         "hook.secrets",

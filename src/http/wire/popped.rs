@@ -80,10 +80,9 @@ pub fn popped(
 
 /// A single key, as in the reply.
 #[must_use]
-pub(super) fn item_text(lives: &Lives, item: &Item, moment: Moment) -> String {
-    let with = With::default();
-    let bytes = popped_bytes(std::slice::from_ref(item), &[], &with);
-    write(lives, bytes, moment, |reply| reply.item(item, &with))
+pub(super) fn item_text(lives: &Lives, item: &Item, with: &With, moment: Moment) -> String {
+    let bytes = popped_bytes(std::slice::from_ref(item), &[], with);
+    write(lives, bytes, moment, |reply| reply.item(item, with))
 }
 
 fn write(lives: &Lives, bytes: usize, moment: Moment, fill: impl FnOnce(&mut Reply<'_>)) -> String {

@@ -23,8 +23,8 @@ pub struct Pushed {
 
 /// The approximate length of the body, in bytes.
 #[must_use]
-pub fn pushed_bytes(item: &Item) -> usize {
-    popped_bytes(std::slice::from_ref(item), &[], &With::default())
+pub fn pushed_bytes(item: &Item, push: &Push) -> usize {
+    popped_bytes(std::slice::from_ref(item), &[], &with(push))
 }
 
 /// The request for a delivered key. A key without deltas is not pushed.
@@ -34,16 +34,21 @@ pub fn pushed(lives: &Lives, item: &Item, push: &Push, moment: Moment) -> Option
     let kind = kind(newest);
     let version = newest.rv.get();
     let body = match (push.format, push.payload) {
-        (PushFormat::Raw, _) | (PushFormat::Cloudevents, PushPayload::Full) => {
+        (PushFormat::Raw, _) | (PushFormat::Cloudevents, PushPayload::Full | PushPayload::Known) => {
             newest.object.as_str().to_owned()
         }
         (PushFormat::Cloudevents, PushPayload::Thin) => thin(item, newest),
-        (PushFormat::Standard, PushPayload::Full) => {
-            envelope(kind, newest, moment, &item_text(lives, item, moment))
+        (PushFormat::Standard, PushPayload::Full | PushPayload::Known) => {
+            envelope(kind, newest, moment, &item_text(lives, item, &with(push), moment))
         }
         (PushFormat::Standard, PushPayload::Thin) => envelope(kind, newest, moment, &thin(item, newest)),
     };
     Some(Pushed { body, kind, version, time: super::timestamp(moment.wall(newest.queued_at)) })
+}
+
+/// What is added to the key.
+fn with(push: &Push) -> With {
+    With { known: push.payload == PushPayload::Known, ..With::default() }
 }
 
 fn thin(item: &Item, newest: &Delta) -> String {

@@ -365,6 +365,11 @@ fn check_push(config: &Config) -> Result<(), Problem> {
                 "name a secret of the server's setting push.secrets, or use the format raw or cloudevents",
             ))
         }
+        PushFormat::Raw | PushFormat::Cloudevents if push.payload == PushPayload::Known => {
+            let why = "the body of the formats raw and cloudevents is the object";
+            Err(Problem::invalid_setting("push.payload", why)
+                .hint("use the payload full, or the format standard"))
+        }
         PushFormat::Raw if push.payload == PushPayload::Thin => {
             let why = "the body of the format raw is the object";
             Err(Problem::invalid_setting("push.payload", why).hint("use the payload full, or another format"))

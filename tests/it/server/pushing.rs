@@ -17,6 +17,7 @@ use crate::harness::{Service, within};
 
 mod answers;
 mod formats;
+mod later;
 mod outage;
 
 /// A secret, and another one that no queue of these tests may use.

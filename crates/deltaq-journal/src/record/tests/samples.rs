@@ -257,6 +257,7 @@ fn push() -> Push {
         reject_statuses: vec![404],
         disable_after: Duration::from_hours(11).into(),
         headers: [("x-env".to_owned(), "prod".to_owned())].into(),
+        is_async: true,
     }
 }
 

@@ -177,7 +177,7 @@ impl Dice {
         Push {
             url: self.of(&["https://shop.example/hooks?a=b", "http://127.0.0.1:8080/"]).to_owned(),
             format: self.of(&[PushFormat::Standard, PushFormat::Raw, PushFormat::Cloudevents]),
-            payload: self.of(&[PushPayload::Full, PushPayload::Thin]),
+            payload: self.of(&[PushPayload::Full, PushPayload::Known, PushPayload::Thin]),
             secrets: self.maybe(|dice| dice.of(&["shop", "a_1-b"]).to_owned()).into_iter().collect(),
             timeout: span(self, SEC, 300 * SEC),
             max_in_flight: self.0.u64(1..=256),
@@ -188,6 +188,7 @@ impl Dice {
                 .maybe(|dice| ("x-env".to_owned(), dice.of(&["", "prod"]).to_owned()))
                 .into_iter()
                 .collect(),
+            is_async: self.0.bool(),
         }
     }
 }
