@@ -1,4 +1,4 @@
-//! What a delivery with a right signature changes.
+//! What a delivery with a valid signature changes.
 
 use axum::http::HeaderMap;
 use deltaq_engine::deliveries::DeliveryId;

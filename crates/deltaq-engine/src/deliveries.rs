@@ -76,6 +76,9 @@ pub struct UnappliedDelivery {
     pub headers: Vec<(Arc<str>, Arc<str>)>,
     /// Its body.
     pub body: Arc<str>,
+    /// Whether the body was not UTF-8, so that a part of it is lost.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub is_lossy: bool,
 }
 
 /// A delivery that is kept.

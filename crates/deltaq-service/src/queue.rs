@@ -530,7 +530,7 @@ impl Handle {
     }
 
     fn hook_report(&self, queue: &Queue) -> Option<HookReport> {
-        queue.config().hook.as_ref().map(|_| self.hook_log.report(queue.kept_deliveries().len()))
+        queue.config().hook.as_ref().map(|_| self.hook_log.report(queue.unapplied_deliveries()))
     }
 
     /// What became of the deliveries of the hook.

@@ -227,7 +227,7 @@ pub struct HookAnswer {
     /// The reason in words.
     #[schema(required = true)]
     pub detail: Option<String>,
-    /// The version of the queue after the delivery; if it is kept, its number.
+    /// The version of the queue after the delivery; if it is kept, its number; 0 if it was left out and there was no room to keep it.
     pub resource_version: u64,
 }
 
@@ -329,7 +329,22 @@ fn is_place(text: &str) -> bool {
     text.len() <= TEXT_BYTES_MAX && (text.is_empty() || range::is_pointer(text))
 }
 
+/// Headers that are credentials, or that belong to the connection or to the browser. One node may not pass them on to another.
+const NOT_OF_HOOK: [&str; 8] = [
+    "authorization",
+    "proxy-authorization",
+    "cookie",
+    "host",
+    "origin",
+    "referer",
+    "connection",
+    "content-length",
+];
+
 fn is_header(text: &str) -> bool {
+    if NOT_OF_HOOK.iter().any(|name| text.eq_ignore_ascii_case(name)) {
+        return false;
+    }
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     (1..=TEXT_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_token)
 }
@@ -429,6 +444,8 @@ mod tests {
             r#"{"scheme":"github","secrets":["a"],"only":[{"header":"x","values":[]}]}"#,
             r#"{"scheme":"github","secrets":["a"],"only":[{"header":"x","values":[1]}]}"#,
             r#"{"scheme":"github","secrets":["a"],"later":1}"#,
+            r#"{"scheme":"hmac","secrets":["a"],"signature":{"header":"Authorization"}}"#,
+            r#"{"scheme":"github","secrets":["a"],"id":"header:cookie"}"#,
         ] {
             assert!(read(text).is_err(), "{text}");
         }

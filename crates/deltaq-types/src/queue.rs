@@ -168,7 +168,7 @@ pub struct PushStatus {
 /// What became of the deliveries of a hook. The instants begin anew when another server takes over the queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct HookStatus {
-    /// Deliveries that are kept because they could not be applied.
+    /// Deliveries that are kept because they could not be applied, without those that `only` leaves out.
     pub kept: u64,
     /// When the last delivery was applied; null if none was.
     #[schema(required = true)]

@@ -183,7 +183,7 @@ pub struct DiffSettings {
 pub enum VersionTies {
     /// It is stale.
     Stale,
-    /// It is applied if its content differs, and a Delete is always applied: vendors stamp their objects with whole seconds.
+    /// It is applied if its text differs, and a Delete is always applied: vendors stamp their objects with whole seconds.
     Apply,
 }
 

@@ -27,7 +27,7 @@ super::commands! {
         /// Show a kept delivery with its headers and its body.
         #[command(after_help = "Example:\n  deltaq hook show issues 246012342272004 -o json | jq -r .body")]
         Show(Show),
-        /// Apply kept deliveries with the present settings of the queue; exit code 1 if some could not be applied again.
+        /// Apply kept deliveries with the current settings of the queue; exit code 1 if some could not be applied again.
         #[command(after_help = "Examples:\n  deltaq hook redeliver issues 246012342272004\n  deltaq hook redeliver issues --all")]
         Redeliver(Redeliver),
         /// Discard kept deliveries.
@@ -106,7 +106,7 @@ pub struct Verify {
     /// The member signature of the setting hook, as JSON; only with the scheme hmac.
     #[arg(long, value_name = "JSON")]
     pub signature: Option<String>,
-    /// The time of the check in seconds since 1970 [default: now]. A delivery of the past has a right signature only at its own time.
+    /// The time of the check in seconds since 1970 [default: now]. Use it to check an old delivery, whose time is outside the window of 5 minutes.
     #[arg(long, value_name = "SECONDS")]
     pub at: Option<u64>,
 }
@@ -233,7 +233,7 @@ impl Execute for Verify {
         let now = self.at.unwrap_or_else(|| session.clock.wall_us() / 1_000_000);
         verify(&hook, &[&secret], &headers(&self.header)?, &body, now)
             .map_err(|why| Failure::Other(why.to_string()))?;
-        Output::text("the signature is right\n")
+        Output::text("the signature is valid\n")
     }
 }
 

@@ -290,8 +290,12 @@ impl Incoming {
             }
             whole.extend_from_slice(&piece);
         }
+        let is_delivery = self.account.0.body_kind() == BodyKind::Delivery;
         if whole.len() >= LARGE_BYTES {
             whole.shrink_to_fit();
+        }
+        // A delivery is not parsed before its signature is verified, and must not wait among those that are.
+        if whole.len() >= LARGE_BYTES && !is_delivery {
             self.account.0.acquire_parse_permit().await;
             self.has_waited = true;
         }

@@ -94,7 +94,7 @@ fn format_of(head: &Head<'_>, kind: BodyKind) -> Result<Format, Problem> {
         Some("application/cloudevents+json") if kind == BodyKind::Changes => Some(Format::CloudEvent),
         Some("application/cloudevents-batch+json") if kind == BodyKind::Changes => Some(Format::CloudEvents),
         Some(data) if is_event && data.ends_with("+json") => Some(plain),
-        Some("application/x-www-form-urlencoded") => Some(Format::Json),
+        Some("application/x-www-form-urlencoded") => Some(plain),
         Some("application/x-ndjson") => Some(Format::Ndjson),
         Some("application/merge-patch+json") if kind == BodyKind::Patch => Some(Format::Json),
         _ => None,

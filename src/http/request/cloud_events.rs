@@ -69,15 +69,18 @@ pub(in crate::http) async fn events(
         let attributes = incoming.headers().map(attributes).transpose()?.unwrap_or_default();
         let data = incoming.text().await?;
         account.reserve_object(data.len())?;
-        let text = with_data(&attributes, data.trim());
-        return Ok((vec![event(&text, setting).map_err(|problem| problem.in_item(0, None))?], false));
+        if !data.trim().is_empty() {
+            object::check(&data)?;
+        }
+        return Ok((vec![event(&with_data(&attributes, data.trim()), setting)?], false));
     }
     let text = incoming.text().await?;
     if format == Format::CloudEvent {
         account.reserve_object(text.len())?;
+        object::check(&text)?;
         return Ok((vec![event(&text, setting)?], false));
     }
-    let mut objects = Objects::of_envelopes(&text)?;
+    let mut objects = Objects::new(&text)?;
     if !objects.is_list() {
         let detail = "application/cloudevents-batch+json needs an array of events";
         return Err(Problem::new(Code::InvalidJson, detail));
@@ -96,13 +99,12 @@ fn wrong(detail: impl Into<Cow<'static, str>>) -> Problem {
     Problem::new(Code::InvalidObject, detail)
 }
 
-/// Reads an event in the form of `application/cloudevents+json`.
+/// Reads an event in the form of `application/cloudevents+json`. The text is a valid JSON object.
 fn event(text: &str, setting: &CloudEvents) -> Result<ReceivedEvent, Problem> {
-    object::check_envelope(text)?;
     let read: Event<'_> = serde_json::from_str(text).map_err(|error| {
         let said = error.to_string();
         let said = said.split(" at line ").next().unwrap_or_default().to_owned();
-        wrong(format!("it is no CloudEvent: {said}"))
+        wrong(format!("it is not a CloudEvent: {said}"))
             .hint("a CloudEvent has specversion, id, source and type, each a text")
     })?;
     if read.specversion != "1.0" {
@@ -123,7 +125,10 @@ fn event(text: &str, setting: &CloudEvents) -> Result<ReceivedEvent, Problem> {
         match (read.data.map(RawValue::get), &read.data_base64) {
             (Some("null") | None, None) => None,
             (Some(data), None) => Some(data.to_owned()),
-            (_, Some(encoded)) => {
+            (Some(_), Some(_)) => {
+                return Err(wrong("a CloudEvent has data or data_base64, not both").with("pointer", "/data"));
+            }
+            (None, Some(encoded)) => {
                 let decoded = STANDARD.decode(encoded).ok().and_then(|bytes| String::from_utf8(bytes).ok());
                 Some(decoded.ok_or_else(|| {
                     wrong("data_base64 is not JSON in base64").with("pointer", "/data_base64")
@@ -155,17 +160,30 @@ fn attributes(headers: &HeaderMap) -> Result<Vec<(String, String)>, Problem> {
         let Some(attribute) = name.as_str().strip_prefix(PREFIX) else { continue };
         let is_name = !attribute.is_empty() && attribute.bytes().all(|byte| byte.is_ascii_alphanumeric());
         if !is_name || attribute == "data" || attribute == "datacontenttype" {
-            return Err(wrong(format!("{name} is no attribute of a CloudEvent")));
+            return Err(wrong(format!("{name} is not an attribute of a CloudEvent")));
         }
         if attributes.iter().any(|(earlier, _)| earlier == attribute) {
             return Err(wrong(format!("the header {name} occurs twice")));
         }
-        let value = percent_decode(value.as_bytes()).decode_utf8();
+        let value = percent_decode(&unquoted(value.as_bytes())).decode_utf8().map(Cow::into_owned);
         let value =
             value.map_err(|_| wrong(format!("the header {name} is not UTF-8 after it is decoded")))?;
-        attributes.push((attribute.to_owned(), value.into_owned()));
+        attributes.push((attribute.to_owned(), value));
     }
     Ok(attributes)
+}
+
+/// The value of a header that may be in quotes, as older producers write it.
+fn unquoted(value: &[u8]) -> Cow<'_, [u8]> {
+    let Some(inside) = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")) else {
+        return Cow::Borrowed(value);
+    };
+    let mut plain = Vec::with_capacity(inside.len());
+    let mut bytes = inside.iter().copied();
+    while let Some(byte) = bytes.next() {
+        plain.push(if byte == b'\\' { bytes.next().unwrap_or(byte) } else { byte });
+    }
+    Cow::Owned(plain)
 }
 
 /// The event as one document.

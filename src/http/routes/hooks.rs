@@ -105,7 +105,7 @@ pub(in crate::http) async fn receive(call: QueueCall, headers: HeaderMap) -> Res
     context.note_signed();
     let text = text_of(&headers, body);
     let delivery = Delivery { headers, text, id: None };
-    let outcome = apply(&context, &name, account, &delivery).await?;
+    let outcome = apply(&context, &name, &target.hook, account, &delivery).await?;
     answer(&state, &target, delivery, outcome).await
 }
 
@@ -136,29 +136,32 @@ fn check_signature(
     })
 }
 
-/// Applies a delivery. The error is a problem of the server or of the queue: the vendor should send the delivery again.
+/// Applies a delivery by the hook that has verified it. The error is a problem of the server or of the queue: the vendor should send the delivery
+/// again.
 async fn apply(
     context: &Arc<RequestContext>,
     name: &Name,
+    hook: &Arc<Hook>,
     account: Account,
     delivery: &Delivery,
 ) -> Result<Outcome, Problem> {
     let state = &context.state;
     let mut rules = AdmissionRules::for_queue(state, name, account);
     for _ in 0..READINGS_MAX {
-        let (Some(handle), Some(hook)) = (rules.handle.clone(), rules.config.hook.clone()) else {
-            return Err(unsigned());
-        };
-        let change = match read(&hook, &delivery.headers, delivery.json()) {
+        let Some(handle) = rules.handle.clone() else { return Err(unsigned()) };
+        if rules.config.hook.as_ref() != Some(hook) {
+            return Err(Refusal::ConfigChanged.into());
+        }
+        let change = match read(hook, &delivery.headers, delivery.json()) {
             Reading::Change(change) => change,
             Reading::Challenge(challenge) => return Ok(Outcome::Challenged(challenge)),
             Reading::Unapplied(unapplied) => return Ok(Outcome::Unapplied(unapplied)),
         };
-        let call = match call_of(context, &rules, &hook, &change).await {
+        let call = match call_of(context, &rules, hook, &change).await {
             Ok(call) => call,
             Err(problem) => return unapplied(problem),
         };
-        match handle.deliver(&rules.config, &[call], &[delivery.id(&hook)], &[]).await {
+        match handle.deliver(&rules.config, &[call], &[delivery.id(hook)], &[]).await {
             Err(deltaq_service::Error::Refused(Refusal::ConfigChanged)) => rules = rules.now(handle),
             Err(error) => return unapplied(error.into()),
             Ok(delivered) => {
@@ -219,79 +222,108 @@ async fn call_of(
     calls.pop().ok_or_else(|| Problem::new(Code::Internal, "the delivery could not be read"))
 }
 
-/// The answer to a delivery. One that could not be applied is kept.
+/// The answer to a delivery.
 async fn answer(
     state: &AppState,
-    Target { handle, hook }: &Target,
+    target: &Target,
     delivery: Delivery,
     outcome: Outcome,
 ) -> Result<Response, Problem> {
-    let now_us = state.clock.wall_us();
-    let accepted = |answer: HookAnswer| Ok((StatusCode::ACCEPTED, Json(answer)).into_response());
-    let applied = |is_duplicate, is_stale, version: Rv| HookAnswer {
+    let (log, now_us) = (target.handle.hook_log(), state.clock.wall_us());
+    let answer = match outcome {
+        Outcome::Challenged(challenge) => {
+            return Ok(Json(json!({ "challenge": challenge })).into_response());
+        }
+        Outcome::Applied { is_duplicate, is_stale, version } => {
+            log.count(result(is_duplicate, is_stale), now_us);
+            applied(is_duplicate, is_stale, version)
+        }
+        Outcome::Unapplied(unapplied) => {
+            let aside = put_aside(target, &delivery, &unapplied).await?;
+            if let Aside::Repeated(version) = aside {
+                log.count(HookResult::Duplicate, now_us);
+                applied(true, false, version)
+            } else {
+                let Unapplied { reason, detail } = unapplied;
+                log.reject(Rejected { at_us: now_us, reason, detail: detail.as_str().into() });
+                let number = match aside {
+                    Aside::Refused(problem) => return Err(problem),
+                    Aside::Kept(number) => number,
+                    Aside::Repeated(_) | Aside::Dropped => Rv::ZERO,
+                };
+                report(state, target, reason, number);
+                let (reason, detail) = (Some(reason), Some(detail));
+                HookAnswer { accepted: false, reason, detail, ..applied(false, false, number) }
+            }
+        }
+    };
+    Ok((StatusCode::ACCEPTED, Json(answer)).into_response())
+}
+
+fn applied(is_duplicate: bool, is_stale: bool, version: Rv) -> HookAnswer {
+    HookAnswer {
         accepted: true,
         duplicate: is_duplicate,
         stale: is_stale,
         reason: None,
         detail: None,
         resource_version: version.get(),
-    };
-    let unapplied = match outcome {
-        Outcome::Challenged(challenge) => {
-            return Ok(Json(json!({ "challenge": challenge })).into_response());
-        }
-        Outcome::Applied { is_duplicate, is_stale, version } => {
-            handle.hook_log().count(result(is_duplicate, is_stale), now_us);
-            return accepted(applied(is_duplicate, is_stale, version));
-        }
-        Outcome::Unapplied(unapplied) => unapplied,
-    };
+    }
+}
+
+/// Where a delivery goes that can't be applied.
+enum Aside {
+    /// Its id was applied before; this is the version of the queue.
+    Repeated(Rv),
+    /// The queue keeps it with this number.
+    Kept(Rv),
+    /// It is left out on purpose, and there is no room for it.
+    Dropped,
+    /// It is not kept.
+    Refused(Problem),
+}
+
+async fn put_aside(
+    Target { handle, hook }: &Target,
+    delivery: &Delivery,
+    unapplied: &Unapplied,
+) -> Result<Aside, Problem> {
+    if let Some(id) = delivery.id(hook)
+        && let Some(version) = handle.delivered_by(id).await?
+    {
+        return Ok(Aside::Repeated(version));
+    }
     let Unapplied { reason, detail } = unapplied;
-    let rejected = Rejected { at_us: now_us, reason, detail: detail.as_str().into() };
-    let is_filtered = reason == DeliveryReason::Filtered;
-    let unkept = if hook.refuse && !is_filtered {
+    let is_filtered = *reason == DeliveryReason::Filtered;
+    let is_large = delivery.body().len() > KEPT_BYTES_MAX;
+    if hook.refuse && !is_filtered {
         let problem = Problem::new(Code::InvalidObject, detail.clone()).with("reason", reason.as_str());
-        Some(problem.hint("the setting hook.refuse of the queue is true; otherwise it keeps the delivery"))
-    } else if delivery.body().len() > KEPT_BYTES_MAX {
+        let hint = "the setting hook.refuse of the queue is true; otherwise it keeps the delivery";
+        return Ok(Aside::Refused(problem.hint(hint)));
+    }
+    if is_large && !is_filtered {
         let detail = format!("the delivery can't be applied ({detail}), and it is too large to be kept");
         let problem = Problem::new(Code::ObjectTooLarge, detail).with("reason", reason.as_str());
-        Some(problem.with("limit", KEPT_BYTES_MAX))
-    } else {
-        None
-    };
-    if let Some(problem) = unkept {
-        if let Some(id) = delivery.id(hook)
-            && let Some(version) = handle.delivered_by(id).await?
-        {
-            handle.hook_log().count(HookResult::Duplicate, now_us);
-            return accepted(applied(true, false, version));
-        }
-        handle.hook_log().reject(rejected);
-        return Err(problem);
+        return Ok(Aside::Refused(problem.with("limit", KEPT_BYTES_MAX)));
     }
-    let (is_kept, number) = handle.keep_delivery(kept(hook, &delivery, reason, &detail)).await?;
-    if !is_kept {
-        handle.hook_log().count(HookResult::Duplicate, now_us);
-        return accepted(applied(true, false, number));
+    if is_large {
+        return Ok(Aside::Dropped);
     }
-    handle.hook_log().reject(rejected);
-    if !is_filtered && state.refused_lines.admits(Some(handle.name().as_str())) {
-        let (queue, reason) = (handle.name().as_str(), reason.as_str());
-        tracing::warn!(
-            queue,
-            reason,
-            number = number.get(),
-            "a delivery of the hook can't be applied; the queue keeps it"
-        );
+    match handle.keep_delivery(kept(hook, delivery, unapplied)).await {
+        Ok((true, number)) => Ok(Aside::Kept(number)),
+        Ok((false, version)) => Ok(Aside::Repeated(version)),
+        Err(deltaq_service::Error::Refused(Refusal::MemoryFull { .. })) if is_filtered => Ok(Aside::Dropped),
+        Err(error) => Err(error.into()),
     }
-    accepted(HookAnswer {
-        accepted: false,
-        duplicate: false,
-        stale: false,
-        reason: Some(reason),
-        detail: Some(detail),
-        resource_version: number.get(),
-    })
+}
+
+/// Writes a line about a delivery that a person has to look at.
+fn report(state: &AppState, Target { handle, .. }: &Target, reason: DeliveryReason, number: Rv) {
+    let queue = handle.name().as_str();
+    if reason != DeliveryReason::Filtered && state.refused_lines.admits(Some(queue)) {
+        let (reason, number) = (reason.as_str(), number.get());
+        tracing::warn!(queue, reason, number, "a delivery of the hook can't be applied; the queue keeps it");
+    }
 }
 
 const fn result(is_duplicate: bool, is_stale: bool) -> HookResult {
@@ -302,15 +334,20 @@ const fn result(is_duplicate: bool, is_stale: bool) -> HookResult {
     }
 }
 
-fn kept(hook: &Hook, delivery: &Delivery, reason: DeliveryReason, detail: &str) -> Arc<UnappliedDelivery> {
+fn kept(
+    hook: &Hook,
+    delivery: &Delivery,
+    Unapplied { reason, detail }: &Unapplied,
+) -> Arc<UnappliedDelivery> {
     let of_header = |(name, value): (String, String)| (name.into(), value.into());
     Arc::new(UnappliedDelivery {
         id: delivery.id(hook),
-        is_filtered: reason == DeliveryReason::Filtered,
+        is_filtered: *reason == DeliveryReason::Filtered,
         reason: reason.as_str().into(),
-        detail: detail.into(),
+        detail: detail.as_str().into(),
         headers: kept_headers(hook, &delivery.headers).into_iter().map(of_header).collect(),
         body: delivery.body().into(),
+        is_lossy: delivery.text.is_err(),
     })
 }
 
@@ -392,12 +429,13 @@ pub(in crate::http) async fn redeliver(call: QueueCall) -> Result<Json<Redeliver
     let (mut done, mut problem) = (Redelivered::default(), None);
     for kept in selected(&handle, body).await? {
         context.authorize_again()?;
+        let body = kept.delivery.body.to_string();
         let delivery = Delivery {
             headers: headers_of(&kept),
-            text: Ok(kept.delivery.body.to_string()),
+            text: if kept.delivery.is_lossy { Err(body) } else { Ok(body) },
             id: kept.delivery.id,
         };
-        match apply(&context, &name, account.clone(), &delivery).await {
+        match apply(&context, &name, &hook, account.clone(), &delivery).await {
             Ok(Outcome::Applied { is_duplicate, is_stale, .. }) => {
                 let dropped = handle.drop_deliveries(&[kept.rv]).await?;
                 // Another call may have applied it in the meantime.
@@ -408,9 +446,11 @@ pub(in crate::http) async fn redeliver(call: QueueCall) -> Result<Json<Redeliver
             }
             Ok(Outcome::Challenged(_)) => done.kept += 1,
             Ok(Outcome::Unapplied(unapplied)) => {
-                keep_again(&handle, &kept, &unapplied).await?;
-                done.kept += 1;
-                done.detail = Some(unapplied.detail);
+                // What `only` leaves out stays kept, and is no failure.
+                if unapplied.reason != DeliveryReason::Filtered {
+                    done.kept += 1;
+                    done.detail = Some(unapplied.detail);
+                }
             }
             Err(refused) => {
                 done.kept += 1;
@@ -423,26 +463,6 @@ pub(in crate::http) async fn redeliver(call: QueueCall) -> Result<Json<Redeliver
         Some(problem) if done.applied == 0 => Err(problem),
         _ => Ok(Json(done)),
     }
-}
-
-/// Keeps a delivery with the reason that it has by now.
-async fn keep_again(
-    handle: &Arc<Handle>,
-    kept: &KeptDelivery,
-    Unapplied { reason, detail }: &Unapplied,
-) -> Result<(), Problem> {
-    let before = &kept.delivery;
-    if (&*before.reason, &*before.detail) == (reason.as_str(), detail.as_str()) {
-        return Ok(());
-    }
-    let is_filtered = *reason == DeliveryReason::Filtered;
-    let (reason, detail) = (reason.as_str().into(), detail.as_str().into());
-    let now = UnappliedDelivery { is_filtered, reason, detail, ..(**before).clone() };
-    let (is_kept, _) = handle.keep_delivery(Arc::new(now)).await?;
-    if is_kept {
-        handle.drop_deliveries(&[kept.rv]).await?;
-    }
-    Ok(())
 }
 
 /// Discard kept deliveries: some, or all.

@@ -93,6 +93,18 @@ async fn attributes_may_be_headers() {
     let delta = &item["deltas"][0];
     assert_eq!((&delta["object"], &delta["source"]), (&json!({"price": 1.50}), &json!("/erp")));
     assert_eq!(delta["traceparent"], trace);
+    let body = format!(r#"{{"key":"long","text":"{}"}}"#, "x".repeat(20_000));
+    let mut quoted = headers;
+    (quoted[0].1, quoted[2].1, quoted[5].1) = ("application/x-www-form-urlencoded", "3", r#""a \"b\" %41""#);
+    client.send_text("POST", &path, &quoted, r#"{"n":1}"#).await;
+    client.reply().await.ok();
+    assert!(latest(&service, "a%20%22b%22%20A").await.is_some());
+    (quoted[0].1, quoted[2].1) = ("application/json", "4");
+    client.send_text("POST", &path, &quoted, &body).await;
+    client.reply().await.ok();
+    assert!(latest(&service, "long").await.is_some());
+    client.send_text("POST", &path, &headers, r#"{"n":1},"subject":"from-body""#).await;
+    client.reply().await.problem("invalid-json");
     let mut wrong = headers;
     wrong[5].1 = "%FF";
     client.send_text("POST", &path, &wrong, "{}").await;
@@ -145,7 +157,7 @@ async fn what_is_no_event_is_refused_with_its_place() {
         ("source", json!("x".repeat(257)), Some("/source")),
         ("data", json!("text"), Some("/data")),
         ("data", json!([1]), Some("/data")),
-        ("data_base64", json!("????"), Some("/data_base64")),
+        ("data_base64", json!("e30="), Some("/data")),
     ] {
         let mut event = good.clone();
         event[member] = value;
@@ -163,6 +175,11 @@ async fn what_is_no_event_is_refused_with_its_place() {
     let mut encoded = good.clone();
     encoded["data"].take();
     encoded["data_base64"] = json!("eyJrZXkiOiJiIn0=");
+    let mut wrong = encoded.clone();
+    wrong.as_object_mut().expect("an object").remove("data");
+    wrong["data_base64"] = json!("????");
+    assert_eq!(send(&service, "add", ONE, &wrong).await.problem("invalid-object")["pointer"], "/data_base64");
+    encoded.as_object_mut().expect("an object").remove("data");
     send(&service, "add", ONE, &encoded).await.ok();
     assert!(latest(&service, "b").await.is_some());
 }

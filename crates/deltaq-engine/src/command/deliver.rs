@@ -47,13 +47,16 @@ impl Queue {
             &some
         };
         let repeated = (calls.len() - applied.len()) as u64;
-        self.volatile.effects.counters.ignored_repeated += repeated;
         if applied.is_empty() {
+            self.volatile.comparison = None;
+            self.volatile.effects.counters.ignored_repeated += repeated;
             let resource_version = self.state().rv;
             let produced = Produced { resource_version, duplicate: true, ..Produced::default() };
             return Ok(Delivered { produced, repeated });
         }
-        let produced = self.produce_once(now, applied, None, expected)?;
+        let produced = self.produce_once(now, applied, None, expected);
+        let produced = produced.map_err(|refusal| in_request(refusal, &are_fresh))?;
+        self.volatile.effects.counters.ignored_repeated += repeated;
         let now = self.advance(now);
         for id in ids.iter().zip(are_fresh).filter_map(|(id, is_fresh)| id.filter(|_| is_fresh)) {
             self.emit(now, EventKind::DeliveryReceived { id });
@@ -91,9 +94,24 @@ impl Queue {
         self.state().deliveries.kept()
     }
 
+    /// Number of kept deliveries, apart from those that are left out on purpose.
+    #[must_use]
+    pub fn unapplied_deliveries(&self) -> usize {
+        self.state().deliveries.kept().filter(|kept| !kept.delivery.is_filtered).count()
+    }
+
     /// Whether a delivery with this id was applied.
     #[must_use]
     pub fn has_delivered(&self, id: DeliveryId) -> bool {
         self.state().deliveries.has(id)
     }
+}
+
+/// Names a call by its index in the request: the command counts only those whose ids are new.
+fn in_request(mut refusal: Refusal, are_fresh: &[bool]) -> Refusal {
+    if let Refusal::KeyFull { index, .. } | Refusal::ObjectTooLarge { index, .. } = &mut refusal {
+        let fresh = are_fresh.iter().enumerate().filter(|(_, is_fresh)| **is_fresh);
+        *index = fresh.map(|(at, _)| at).nth(*index).unwrap_or(*index);
+    }
+    refusal
 }

@@ -40,7 +40,12 @@ pub(super) fn write(text: &mut String, samples: &[Sample]) {
         }
     }
     text.push('\n');
-    head(text, KEPT, "gauge", "Deliveries of the hook that are kept because they were not applied.");
+    head(
+        text,
+        KEPT,
+        "gauge",
+        "Deliveries of the hook that are kept because they could not be applied, without those that `only` leaves out.",
+    );
     for (queue, report) in &rows {
         let kept = count(report.kept);
         write_metric_line(text, KEPT, None, &labels(queue), None::<(&str, &str)>, kept, None);

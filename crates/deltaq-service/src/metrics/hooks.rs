@@ -19,7 +19,7 @@ pub struct HookReport {
     pub last_applied_us: Option<u64>,
     /// The last delivery that was not applied although it concerns the queue.
     pub last_rejected: Option<Rejected>,
-    /// Number of kept deliveries.
+    /// Number of kept deliveries, without those that `only` leaves out.
     pub kept: usize,
 }
 

@@ -30,8 +30,12 @@ impl HookLog {
         if let Some(count) = position.and_then(|position| report.rejected.get_mut(position)) {
             *count += 1;
         }
-        // Vendors send everything, so a delivery that `only` leaves out is nothing to worry about.
-        if rejected.reason != DeliveryReason::Filtered {
+        // Vendors send everything, so a delivery that `only` leaves out is nothing to worry about. Anybody can send a wrong signature, so it
+        // does not hide another reason.
+        let last = report.last_rejected.as_ref().map(|last| last.reason);
+        let hides = rejected.reason == DeliveryReason::Signature
+            && last.is_some_and(|last| last != DeliveryReason::Signature);
+        if rejected.reason != DeliveryReason::Filtered && !hides {
             report.last_rejected = Some(rejected);
         }
     }

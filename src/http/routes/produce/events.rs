@@ -9,6 +9,7 @@ use deltaq_engine::delta::DeltaKind;
 use deltaq_engine::id::{Rv, Source};
 use deltaq_engine::key::Key;
 use deltaq_engine::object;
+use deltaq_engine::refusal::Refusal;
 use deltaq_types::{Mode, Produced};
 
 use super::apply::{Entry, Request};
@@ -55,6 +56,9 @@ pub(super) async fn produced(
         Request { context: &context, name: &name, must_exist, sequence: None, conditions, ids: Some(ids) };
     let trace = context.trace();
     let read = move |reader: &mut Reader<'_>, index, event: &ReceivedEvent| {
+        if reader.config.cloudevents.as_deref().cloned().unwrap_or_default() != setting {
+            return Err(Refusal::ConfigChanged.into());
+        }
         let deletes = event.deletes || kind == DeltaKind::Deleted;
         let kind = if deletes { DeltaKind::Deleted } else { kind };
         let (key, object, version) =

@@ -21,6 +21,7 @@ fn unapplied(number: u128, body: &str) -> Arc<UnappliedDelivery> {
         detail: "no key".into(),
         headers: Vec::new(),
         body: body.into(),
+        is_lossy: false,
     })
 }
 
@@ -74,6 +75,16 @@ fn the_ids_of_a_batch_are_looked_at_one_by_one() {
     let delivered = fixture.deliver(batch).expect("no refusal");
     assert_eq!((delivered.produced.queued, delivered.repeated, delivered.produced.duplicate), (1, 2, false));
     assert_eq!((fixture.waiting("a").as_str(), fixture.waiting("b").as_str()), ("Updated 1", "Updated 2"));
+}
+
+#[test]
+fn a_refusal_names_the_call_of_the_request() {
+    let mut fixture = Fixture::with(|config| config.max_object_bytes = 10);
+    fixture.deliver(vec![(updated("a", 1), Some(id(1)))]).expect("no refusal");
+    let large = ProduceCall::new(DeltaKind::Updated, "c", Some(1_000_000));
+    let batch = vec![(updated("a", 1), Some(id(1))), (updated("b", 1), Some(id(2))), (large, Some(id(3)))];
+    let refused = fixture.deliver(batch).expect_err("an object is too large");
+    assert!(matches!(refused, Refusal::ObjectTooLarge { index: 2, .. }), "{refused:?}");
 }
 
 #[test]

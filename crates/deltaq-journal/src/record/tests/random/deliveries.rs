@@ -22,6 +22,7 @@ impl Dice {
             detail: self.text(),
             headers: self.list(|dice| (dice.text(), dice.text())),
             body: self.text(),
+            is_lossy: self.0.bool(),
         })
     }
 

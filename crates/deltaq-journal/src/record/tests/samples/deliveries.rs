@@ -21,13 +21,19 @@ fn unapplied() -> Arc<UnappliedDelivery> {
         detail: "the object has no \"key\"".into(),
         headers: vec![("x-github-event".into(), "ping".into())],
         body: r#"{"zen":"Keep it simple."}"#.into(),
+        is_lossy: true,
     })
 }
 
 /// The events of deliveries.
 pub(super) fn kinds() -> [EventKind; 4] {
-    let bare =
-        UnappliedDelivery { id: None, is_filtered: false, headers: Vec::new(), ..(*unapplied()).clone() };
+    let bare = UnappliedDelivery {
+        id: None,
+        is_filtered: false,
+        is_lossy: false,
+        headers: Vec::new(),
+        ..(*unapplied()).clone()
+    };
     [
         EventKind::DeliveryReceived { id: ID },
         EventKind::DeliveryKept { delivery: unapplied() },
