@@ -2,5 +2,6 @@
 
 pub(crate) mod crash;
 pub(crate) mod faults;
+mod hooks;
 mod pushing;
 pub(crate) mod simulation;

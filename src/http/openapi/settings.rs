@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::reference::reference;
 
 /// Objects inside the settings. In a request, all of their members are optional.
-const PARTS: [&str; 14] = [
+const PARTS: [&str; 18] = [
     "RateLimiter",
     "ItemExponential",
     "ItemFastSlow",
@@ -19,6 +19,10 @@ const PARTS: [&str; 14] = [
     "Retention",
     "Follow",
     "Push",
+    "Hook",
+    "HookSignature",
+    "HookCondition",
+    "CloudEvents",
     "DiffSettings",
 ];
 
@@ -95,6 +99,9 @@ fn refer_to_given(property: &mut Value) {
         if PARTS.contains(&name) {
             *target = format!("#/components/schemas/{}", given_name(name)).into();
         }
+    }
+    if let Some(entry) = property.get_mut("items") {
+        refer_to_given(entry);
     }
     let alternatives = property.get_mut("oneOf").and_then(Value::as_array_mut);
     alternatives.into_iter().flatten().for_each(refer_to_given);
