@@ -8,8 +8,9 @@ use utoipa::ToSchema;
 
 use super::DeliveryReason;
 use super::push::is_secret_name;
-use super::range;
+use super::range::{self, WHOLE_MAX};
 use super::strict::flag;
+use super::terms::Count;
 use super::timestamp::Timestamp;
 
 /// Maximum number of names of secrets.
@@ -264,11 +265,12 @@ pub struct DeliveryList {
 #[serde(deny_unknown_fields)]
 pub struct DeliveriesBody {
     /// The numbers of the deliveries, at most 1,000; either this or `all`.
-    #[serde(default)]
-    #[schema(max_items = 1000)]
+    #[serde(default, deserialize_with = "numbers")]
+    #[schema(value_type = Option<Vec<Count>>, max_items = 1000)]
     pub numbers: Option<Vec<u64>>,
     /// Whether all kept deliveries are meant.
     #[serde(default, deserialize_with = "flag")]
+    #[schema(value_type = Option<bool>)]
     pub all: bool,
 }
 
@@ -289,6 +291,14 @@ pub struct Redelivered {
 pub struct DeliveriesCount {
     /// The number.
     pub deliveries: u64,
+}
+
+fn numbers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<u64>>, D::Error> {
+    #[derive(Deserialize)]
+    struct Number(#[serde(deserialize_with = "range::whole::<0, WHOLE_MAX, _, _>")] u64);
+
+    let numbers = Option::<Vec<Number>>::deserialize(deserializer)?;
+    Ok(numbers.map(|numbers| numbers.into_iter().map(|Number(number)| number).collect()))
 }
 
 fn secrets<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
