@@ -3,6 +3,7 @@
 mod bodies;
 mod cluster;
 mod delivery;
+mod hooks;
 mod lists;
 mod owners;
 mod secrets;

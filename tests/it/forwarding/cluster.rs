@@ -1,17 +1,20 @@
 //! Two nodes in this process, of which each owns one of two partitions, and a fake node that a test plays by hand.
 
+use std::fs::{self, Permissions};
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq::access::{Access, Tokens};
 use deltaq::audit::Audit;
-use deltaq::config::Settings;
 use deltaq::config::access::TokenEntry;
+use deltaq::config::{SecretFile, Settings};
 use deltaq::http::connection::threads::Threads;
 use deltaq::http::connection::{ConnectionLimits, ListenerContext, Protocol, TrustedProxies, serve};
 use deltaq::http::{Api, AppState, Gate, HttpLimits, Node, Parts, RequestMetrics, Seats, StoreInfo};
 use deltaq::push::{Policy, Sender};
+use deltaq::secrets::Secrets;
 use deltaq::spans::Spans;
 use deltaq_engine::config::Config;
 use deltaq_runtime::clock::Clock;
@@ -27,6 +30,8 @@ use crate::harness::{Client, Reply, within};
 
 /// The secret of the nodes.
 pub(super) const SECRET: &str = "0123456789abcdef0123456789abcdef";
+/// The secret of the hooks of all queues. Its name is `hook`.
+pub(super) const HOOK_SECRET: &str = "0123456789abcdef-of-a-hook";
 /// The partitions: node `a` owns the first, node `b` the second.
 const PARTITIONS: usize = 2;
 
@@ -90,7 +95,7 @@ impl TestNode {
             audit: Audit::default(),
             refused_lines: Arc::default(),
             push: Arc::default(),
-            hook_secrets: Arc::default(),
+            hook_secrets: Arc::new(hook_secrets()),
             sender: Sender::new(&Policy::default()).expect("a sender"),
             spans: Spans::default(),
             started_us: clock.wall_us(),
@@ -213,6 +218,15 @@ impl Drop for TestNode {
         self.shutdown.signal();
         self.shutdown.signal();
     }
+}
+
+fn hook_secrets() -> Secrets {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("hook");
+    fs::write(&file, HOOK_SECRET).expect("a file");
+    fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("its owner is this user");
+    let secret = SecretFile { file, queues: vec!["*".to_owned()] };
+    Secrets::read("hooks", &[("hook".to_owned(), secret)].into()).expect("a secret")
 }
 
 /// A queue of this partition.
