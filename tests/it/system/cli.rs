@@ -3,6 +3,7 @@
 mod apply;
 mod commands;
 mod coverage;
+mod hooks;
 mod mistakes;
 mod options;
 mod secure;
