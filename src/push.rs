@@ -8,7 +8,6 @@
 
 mod address;
 mod breaker;
-mod cloud_event;
 mod destination;
 mod policy;
 mod sender;
@@ -16,7 +15,7 @@ mod settled;
 mod verdict;
 
 pub use self::breaker::{Breaker, Failed};
-pub use self::cloud_event::CloudEvent;
 pub use self::policy::{Endpoint, Error, Policy, Refusal};
-pub use self::sender::{Answer, Call, Sender};
+pub use self::sender::{Answer, Call, Permission, Sender};
+pub use self::settled::Outcome;
 pub use self::verdict::Verdict;

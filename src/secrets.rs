@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use ring::signature::{ED25519, Ed25519KeyPair, UnparsedPublicKey};
 use sha2::Sha256;
 
 use crate::access::Glob;
@@ -19,16 +20,20 @@ use crate::private_file::report_readable;
 
 /// The prefix of a secret of Standard Webhooks, before its key in base64.
 const PREFIX: &str = "whsec_";
-/// The prefix of a key that signs with Ed25519, which this server does not do.
-const ASYMMETRIC_PREFIX: &str = "whsk_";
+/// The prefix of a private key of Standard Webhooks, which signs with Ed25519.
+const PRIVATE_PREFIX: &str = "whsk_";
+/// The prefix of its public key.
+const PUBLIC_PREFIX: &str = "whpk_";
 /// The lengths of the key of a secret with the prefix, in bytes.
 const KEY_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 /// The lengths of a secret without the prefix, in bytes.
-const TEXT_BYTES: std::ops::RangeInclusive<usize> = 16..=256;
+const TEXT_BYTES: std::ops::RangeInclusive<usize> = 16..=2_048;
+/// The length of the seed of a private key, and of a public key, in bytes.
+const CURVE_BYTES: usize = 32;
 /// Maximum number of lines: the secret, and one that it replaces or that replaces it.
 const LINES_MAX: usize = 2;
 /// Maximum size of a file in bytes.
-const FILE_MAX: u64 = 1_024;
+const FILE_MAX: u64 = 5_000;
 /// The permission bit that lets all users of the machine write a file.
 const WRITABLE_BY_ALL: u32 = 0o002;
 
@@ -57,6 +62,26 @@ pub enum Error {
         /// What is wrong.
         why: &'static str,
     },
+}
+
+/// What a section uses its secrets for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// They sign the requests of queues that push.
+    Push,
+    /// They verify the deliveries of webhooks.
+    Hooks,
+}
+
+/// The key of a secret.
+#[derive(Debug)]
+pub enum Key {
+    /// Both sides have it: it makes an HMAC.
+    Shared(Vec<u8>),
+    /// The private key of Ed25519.
+    Private(Box<Ed25519KeyPair>),
+    /// The public key of Ed25519.
+    Public(Vec<u8>),
 }
 
 /// The secrets of a section of the settings, by name.
@@ -98,13 +123,17 @@ pub enum Unusable {
 }
 
 impl Secrets {
-    /// Reads the files of the secrets of a section, such as `push`.
+    /// Reads the files of the secrets of a section.
     ///
     /// # Errors
     /// [`Unusable`] names the setting.
-    pub fn read(section: &str, settings: &BTreeMap<String, config::SecretFile>) -> Result<Self, Unusable> {
+    pub fn read(of: Use, settings: &BTreeMap<String, config::SecretFile>) -> Result<Self, Unusable> {
+        let section = match of {
+            Use::Push => "push",
+            Use::Hooks => "hooks",
+        };
         let mut secrets = BTreeMap::new();
-        for (name, of) in settings {
+        for (name, setting_of) in settings {
             let setting = format!("{section}.secrets.{name}");
             if !deltaq_types::is_secret_name(name) {
                 return Err(Unusable::Name { setting });
@@ -113,8 +142,8 @@ impl Secrets {
                 Glob::parse(text)
                     .ok_or_else(|| Unusable::Queues { setting: setting.clone(), text: text.clone() })
             };
-            let queues = of.queues.iter().map(glob).collect::<Result<_, _>>()?;
-            let secret = Secret::read(&format!("{setting}.file"), &of.file);
+            let queues = setting_of.queues.iter().map(glob).collect::<Result<_, _>>()?;
+            let secret = Secret::read(of, &format!("{setting}.file"), &setting_of.file);
             let secret = secret.map_err(|source| Unusable::Secret { setting, source })?;
             secrets.insert(name.clone(), Guarded { secret, queues });
         }
@@ -146,7 +175,7 @@ impl Secret {
     ///
     /// # Errors
     /// [`Error`] names the file.
-    pub fn read(setting: &str, path: &Path) -> Result<Self, Error> {
+    pub fn read(of: Use, setting: &str, path: &Path) -> Result<Self, Error> {
         let failed = |source| Error::Read { path: path.to_owned(), source };
         // Opening a pipe would wait for its other end.
         if !fs::metadata(path).map_err(failed)?.is_file() {
@@ -160,15 +189,25 @@ impl Secret {
         report_readable(setting, path, &metadata);
         let mut text = String::new();
         file.take(FILE_MAX + 1).read_to_string(&mut text).map_err(failed)?;
-        Self::parse(&text).map_err(|why| Error::Form { path: path.to_owned(), why })
+        Self::parse(of, &text).map_err(|why| Error::Form { path: path.to_owned(), why })
     }
 
     /// Parses the text of a file: one or two lines, each a secret, with a line end at most behind the last one.
-    fn parse(text: &str) -> Result<Self, &'static str> {
+    fn parse(of: Use, text: &str) -> Result<Self, &'static str> {
         let text = text.strip_suffix('\n').unwrap_or(text);
         let lines: Vec<String> = text.split('\n').map(str::to_owned).collect();
         for line in &lines {
-            key(line)?;
+            match (key(line)?, of) {
+                (Key::Public(_), Use::Push) => {
+                    return Err("it has a public key (whpk_), and a private one (whsk_) signs requests");
+                }
+                (Key::Private(_), Use::Hooks) => {
+                    return Err(
+                        "it has a private key (whsk_), and the public one (whpk_) verifies deliveries",
+                    );
+                }
+                _ => {}
+            }
         }
         if lines.len() > LINES_MAX {
             return Err(
@@ -183,22 +222,42 @@ impl Secret {
         self.lines.iter().map(String::as_str)
     }
 
-    /// The keys: what is behind `whsec_` in base64, or the text itself.
-    pub fn keys(&self) -> impl Iterator<Item = Vec<u8>> {
+    /// The keys: what is behind a prefix in base64, or the text itself.
+    pub fn keys(&self) -> impl Iterator<Item = Key> {
         self.lines.iter().filter_map(|line| key(line).ok())
+    }
+
+    /// Whether it has a public key, which only the scheme `standard` verifies with.
+    #[must_use]
+    pub fn is_public(&self) -> bool {
+        self.lines.iter().any(|line| line.starts_with(PUBLIC_PREFIX))
     }
 
     /// The signatures of a request, one for each key, separated by spaces.
     #[must_use]
     pub fn sign(&self, id: &str, timestamp: u64, body: &[u8]) -> String {
-        let sign = |key: Vec<u8>| {
-            let mut mac = keyed(&key)?;
-            mac.update(format!("{id}.{timestamp}.").as_bytes());
-            mac.update(body);
-            Some(format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes())))
+        let head = format!("{id}.{timestamp}.");
+        let sign = |key: Key| match key {
+            Key::Shared(key) => {
+                let mut mac = keyed(&key)?;
+                mac.update(head.as_bytes());
+                mac.update(body);
+                Some(format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes())))
+            }
+            Key::Private(pair) => {
+                let signature = pair.sign(&[head.as_bytes(), body].concat());
+                Some(format!("v1a,{}", STANDARD.encode(signature)))
+            }
+            Key::Public(_) => None,
         };
         self.keys().filter_map(sign).collect::<Vec<_>>().join(" ")
     }
+}
+
+/// Whether the private key of this public key has signed the message.
+#[must_use]
+pub fn has_signed(public_key: &[u8], message: &[u8], signature: &[u8]) -> bool {
+    UnparsedPublicKey::new(&ED25519, public_key).verify(message, signature).is_ok()
 }
 
 /// An HMAC with this key, which may have any length.
@@ -208,19 +267,31 @@ pub fn keyed(key: &[u8]) -> Option<Hmac<Sha256>> {
 }
 
 /// The key of a secret.
-fn key(line: &str) -> Result<Vec<u8>, &'static str> {
-    if line.starts_with(ASYMMETRIC_PREFIX) {
-        return Err(
-            "it has a key for Ed25519 (whsk_), and requests are signed with a shared secret (whsec_)",
-        );
-    }
+fn key(line: &str) -> Result<Key, &'static str> {
+    let decoded = |encoded: &str| STANDARD.decode(encoded).unwrap_or_default();
     if let Some(encoded) = line.strip_prefix(PREFIX) {
-        let key = STANDARD.decode(encoded).ok().filter(|key| KEY_BYTES.contains(&key.len()));
-        return key.ok_or("behind whsec_ a secret has 24 to 64 bytes in base64");
+        let key = Some(decoded(encoded)).filter(|key| KEY_BYTES.contains(&key.len()));
+        return key.map(Key::Shared).ok_or("behind whsec_ a secret has 24 to 64 bytes in base64");
     }
-    let is_text = TEXT_BYTES.contains(&line.len()) && line.bytes().all(|byte| byte.is_ascii_graphic());
-    is_text.then(|| line.as_bytes().to_vec()).ok_or(
-        "a secret is whsec_ and 24 to 64 bytes in base64, or 16 to 256 visible ASCII characters; \
+    if let Some(encoded) = line.strip_prefix(PRIVATE_PREFIX) {
+        // The public key may follow the seed.
+        let bytes = decoded(encoded);
+        let pair = match bytes.split_at_checked(CURVE_BYTES) {
+            Some((seed, [])) => Ed25519KeyPair::from_seed_unchecked(seed).ok(),
+            Some((seed, public)) => Ed25519KeyPair::from_seed_and_public_key(seed, public).ok(),
+            None => None,
+        };
+        let pair = pair.ok_or("behind whsk_ a private key has the 32 bytes of a seed for Ed25519, or the seed and its public key, in base64")?;
+        return Ok(Key::Private(Box::new(pair)));
+    }
+    if let Some(encoded) = line.strip_prefix(PUBLIC_PREFIX) {
+        let key = Some(decoded(encoded)).filter(|key| key.len() == CURVE_BYTES);
+        return key.map(Key::Public).ok_or("behind whpk_ a public key has 32 bytes in base64");
+    }
+    let is_visible = line.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
+    let is_text = TEXT_BYTES.contains(&line.len()) && is_visible && line.trim() == line;
+    is_text.then(|| Key::Shared(line.as_bytes().to_vec())).ok_or(
+        "a secret is whsec_ and 24 to 64 bytes in base64, or 16 to 2048 visible ASCII characters, with spaces only between them; \
          echo whsec_$(openssl rand -base64 32) makes one",
     )
 }
@@ -235,9 +306,36 @@ mod tests {
     /// The example of the specification of Standard Webhooks.
     const SPECIFIED: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
+    /// The first test of RFC 8032, section 7.1: a seed, and its public key.
+    const PRIVATE: &str = "whsk_nWGxne/9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A=";
+    const PUBLIC: &str = "whpk_11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=";
+
+    #[test]
+    fn a_private_key_signs_and_its_public_key_verifies() {
+        let public = STANDARD.decode(PUBLIC.trim_start_matches(PUBLIC_PREFIX)).unwrap();
+        let seed = STANDARD.decode(PRIVATE.trim_start_matches(PRIVATE_PREFIX)).unwrap();
+        let both = format!("whsk_{}", STANDARD.encode([seed.as_slice(), &public].concat()));
+        for text in [PRIVATE, &both] {
+            let signed = Secret::parse(Use::Push, text).unwrap().sign("a-1", 7, b"{}");
+            let signature = STANDARD.decode(signed.strip_prefix("v1a,").unwrap()).unwrap();
+            assert!(has_signed(&public, b"a-1.7.{}", &signature));
+            assert!(!has_signed(&public, b"a-1.8.{}", &signature));
+        }
+        let wrong = format!("whsk_{}", STANDARD.encode([seed.as_slice(), &seed].concat()));
+        assert!(Secret::parse(Use::Push, &wrong).is_err(), "the public key is another");
+        let rolling = Secret::parse(Use::Push, &format!("{SPECIFIED}\n{PRIVATE}")).unwrap();
+        let signed = rolling.sign("a-1", 7, b"{}");
+        assert!(signed.starts_with("v1,") && signed.contains(" v1a,"), "{signed}");
+
+        assert!(Secret::parse(Use::Hooks, PUBLIC).unwrap().is_public());
+        assert!(Secret::parse(Use::Hooks, PRIVATE).unwrap_err().contains("whpk_"));
+        assert!(Secret::parse(Use::Push, PUBLIC).unwrap_err().contains("whsk_"));
+        assert!(Secret::parse(Use::Hooks, "whpk_AAAA").is_err());
+    }
+
     #[test]
     fn the_signature_is_that_of_the_specification() {
-        let secret = Secret::parse(SPECIFIED).unwrap();
+        let secret = Secret::parse(Use::Push, SPECIFIED).unwrap();
         let body = br#"{"test": 2432232314}"#;
         let signed = secret.sign("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, body);
         assert_eq!(signed, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
@@ -246,7 +344,7 @@ mod tests {
     #[test]
     fn the_official_verifier_accepts_each_of_two_signatures_and_no_other_body() {
         let other = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX";
-        let secret = Secret::parse(&format!("{SPECIFIED}\n{other}\n")).unwrap();
+        let secret = Secret::parse(Use::Push, &format!("{SPECIFIED}\n{other}\n")).unwrap();
         let timestamp = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
         let signed = secret.sign("a-1", timestamp, b"{\"a\":1}");
         let mut headers = axum::http::HeaderMap::new();
@@ -264,10 +362,15 @@ mod tests {
 
     #[test]
     fn a_secret_has_one_form() {
-        for good in
-            ["0123456789abcdef", SPECIFIED, "0123456789abcdef\n", "0123456789abcdef\nfedcba9876543210"]
-        {
-            assert!(Secret::parse(good).is_ok(), "{good}");
+        for good in [
+            "0123456789abcdef",
+            "a secret with spaces",
+            PRIVATE,
+            SPECIFIED,
+            "0123456789abcdef\n",
+            "0123456789abcdef\nfedcba9876543210",
+        ] {
+            assert!(Secret::parse(Use::Push, good).is_ok(), "{good}");
         }
         for bad in [
             "",
@@ -282,31 +385,33 @@ mod tests {
             "whsec_AAAA",
             "whsec_!!!!",
             "whsk_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+            PUBLIC,
+            "0123456789abcde\tf",
             "0123456789abcde\u{e9}",
             "0123456789abcdef\n0123456789abcdef\n0123456789abcdef",
         ] {
-            let why = Secret::parse(bad).unwrap_err();
+            let why = Secret::parse(Use::Push, bad).unwrap_err();
             assert!(!why.contains("0123"), "{why}");
         }
         let longest = format!("whsec_{}", STANDARD.encode([7; 64]));
-        assert!(Secret::parse(&longest).is_ok());
-        assert!(Secret::parse(&format!("whsec_{}", STANDARD.encode([7; 65]))).is_err());
+        assert!(Secret::parse(Use::Push, &longest).is_ok());
+        assert!(Secret::parse(Use::Push, &format!("whsec_{}", STANDARD.encode([7; 65]))).is_err());
     }
 
     #[test]
     fn a_file_is_read_strictly_and_shown_nowhere() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("secret");
-        assert!(matches!(Secret::read("s", &path), Err(Error::Read { .. })));
+        assert!(matches!(Secret::read(Use::Push, "s", &path), Err(Error::Read { .. })));
         fs::write(&path, "0123456789abcdef\n").unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
-        let secret = Secret::read("s", &path).unwrap();
+        let secret = Secret::read(Use::Push, "s", &path).unwrap();
         assert_eq!(format!("{secret:?}"), "Secret");
         fs::set_permissions(&path, Permissions::from_mode(0o606)).unwrap();
-        assert!(matches!(Secret::read("s", &path), Err(Error::Writable { .. })));
+        assert!(matches!(Secret::read(Use::Push, "s", &path), Err(Error::Writable { .. })));
         fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
-        fs::write(&path, "x".repeat(5_000)).unwrap();
-        let error = Secret::read("s", &path).unwrap_err().to_string();
+        fs::write(&path, "x".repeat(9_000)).unwrap();
+        let error = Secret::read(Use::Push, "s", &path).unwrap_err().to_string();
         assert!(error.contains(path.to_str().unwrap()) && !error.contains("xxx"), "{error}");
     }
 }

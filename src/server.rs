@@ -45,7 +45,7 @@ use crate::config::{self, Settings};
 use crate::http::connection::threads::Threads;
 use crate::http::{RequestMetrics, StoreInfo};
 use crate::push::{Policy, Sender};
-use crate::secrets::Secrets;
+use crate::secrets::{Secrets, Use};
 use crate::spans::Spans;
 use crate::suppression::Suppression;
 use crate::{supervisor, telemetry};
@@ -75,7 +75,7 @@ pub struct Server {
 /// What queues may push, and the secrets of the deliveries that they take.
 fn webhooks(settings: &Settings) -> Result<(Arc<Policy>, Arc<Secrets>), Error> {
     let policy = Policy::read(&settings.push).map_err(|source| Error::Push { source })?;
-    let secrets = Secrets::read("hooks", &settings.hooks.secrets);
+    let secrets = Secrets::read(Use::Hooks, &settings.hooks.secrets);
     let secrets = secrets.map_err(|source| Error::Hooks { source })?;
     Ok((Arc::new(policy), Arc::new(secrets)))
 }
@@ -128,7 +128,7 @@ impl Server {
         let port = listeners.api.address.port();
         let node = reloadable.node.clone();
         let grants = Arc::new(CurrentGrants { gate: reloadable.gate.clone(), clock: clock.clone() });
-        let pusher = Arc::new(pushing::Pushing::new(policy, sender, clock.clone()));
+        let pusher = Arc::new(pushing::Pushing::new(policy, sender, clock.clone(), spans.clone()));
         let parts = backend::Parts {
             settings,
             clock: &clock,

@@ -1,11 +1,11 @@
-//! Spans for a tracing system: one per request, sent to an OTLP collector if one is configured.
+//! Spans for a tracing system: one per request and one per pushed request, sent to an OTLP collector if one is configured.
 //!
 //! A request with a `traceparent` belongs to its caller's trace; a pop is also linked to the traces of the producers
-//! whose deltas it delivers. The span is created at the end of the request, so it costs nothing if there is no
-//! collector. Requests do not wait for the collector: a thread sends spans from a bounded buffer. A span never
+//! whose deltas it delivers. The span of a request is created at its end, so it costs nothing if there is no
+//! collector. That of a pushed request is created before, because the receiver gets its context. Requests do not wait for the collector: a thread sends spans from a bounded buffer. A span never
 //! contains data of an object or a token.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use deltaq_engine::trace::TraceContext;
 use opentelemetry::trace::{
@@ -15,7 +15,7 @@ use opentelemetry::trace::{
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::trace::{Sampler, SdkTracer, SdkTracerProvider};
+use opentelemetry_sdk::trace::{Sampler, SdkTracer, SdkTracerProvider, Span as SdkSpan};
 use reqwest::blocking::Client;
 use tokio_util::sync::CancellationToken;
 
@@ -24,7 +24,7 @@ use crate::config;
 /// Timeout of sending one batch.
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of links of a span.
-const LINKS_MAX: usize = 128;
+const LINKS_MAX: u32 = 128;
 
 /// Why spans can't be sent.
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +69,48 @@ pub struct Request<'a> {
     pub outcome: &'static str,
 }
 
+/// A pushed request that begins.
+#[derive(Debug)]
+pub struct Processing<'a> {
+    /// The queue.
+    pub queue: &'a str,
+    /// The trace that made the newest change, if the request has one key.
+    pub parent: Option<TraceContext>,
+    /// The traces of the deltas.
+    pub links: &'a [TraceContext],
+    /// The number of keys.
+    pub keys: usize,
+    /// The time, in microseconds since the Unix epoch.
+    pub at_us: u64,
+}
+
+/// The span of a pushed request; none without a collector.
+#[derive(Debug)]
+pub struct Process(Option<SdkSpan>);
+
+impl Process {
+    /// The context for the receiver.
+    #[must_use]
+    pub fn context(&self) -> Option<TraceContext> {
+        let context = self.0.as_ref()?.span_context();
+        let (trace, span) = (context.trace_id().to_bytes(), context.span_id().to_bytes());
+        Some(TraceContext::of_span(trace, span, context.is_sampled()))
+    }
+
+    /// Ends the span with the status of the answer, and with what has failed.
+    pub fn end(self, at_us: u64, (status, failure): (Option<u16>, Option<&'static str>)) {
+        let Some(mut span) = self.0 else { return };
+        if let Some(status) = status {
+            span.set_attribute(KeyValue::new("http.response.status_code", i64::from(status)));
+        }
+        if let Some(failure) = failure {
+            span.set_attribute(KeyValue::new("error.type", failure));
+            span.set_status(Status::error(failure));
+        }
+        span.end_with_timestamp(at(at_us));
+    }
+}
+
 impl Spans {
     /// Creates the exporter from the settings, which may disable it.
     ///
@@ -93,6 +135,7 @@ impl Spans {
         let provider = SdkTracerProvider::builder()
             .with_batch_exporter(exporter)
             .with_sampler(sampler)
+            .with_max_links_per_span(LINKS_MAX)
             .with_resource(resource)
             .build();
         let tracer = provider.tracer("deltaq");
@@ -108,7 +151,6 @@ impl Spans {
     /// Records the span of a request.
     pub fn record(&self, request: &Request<'_>) {
         let Some(Sending { tracer, .. }) = &self.0 else { return };
-        let at = |us| UNIX_EPOCH + Duration::from_micros(us);
         let mut attributes = vec![
             KeyValue::new("http.request.method", request.method),
             KeyValue::new("http.route", request.route.to_owned()),
@@ -121,22 +163,42 @@ impl Spans {
         if request.outcome != "ok" {
             attributes.push(KeyValue::new("error.type", request.outcome));
         }
-        let links = request.links.iter().take(LINKS_MAX).map(|link| Link::with_context(remote(*link)));
+        let links = request.links.iter().map(|link| Link::with_context(remote(*link)));
         let builder = tracer
             .span_builder(format!("{} {}", request.method, request.route))
             .with_kind(SpanKind::Server)
             .with_start_time(at(request.at_us.0))
             .with_attributes(attributes)
             .with_links(links.collect());
-        let parent = match request.parent {
-            Some(parent) => Context::new().with_remote_span_context(remote(parent)),
-            None => Context::new(),
-        };
-        let mut span = builder.start_with_context(tracer, &parent);
+        let mut span = builder.start_with_context(tracer, &child_of(request.parent));
         if request.status.is_some_and(|status| status >= 500) {
             span.set_status(Status::error(request.outcome));
         }
         span.end_with_timestamp(at(request.at_us.1));
+    }
+
+    /// Begins the span of a pushed request. Its attributes are those of the conventions for messaging.
+    #[must_use]
+    pub fn process(&self, processing: &Processing<'_>) -> Process {
+        let Some(Sending { tracer, .. }) = &self.0 else { return Process(None) };
+        let mut attributes = vec![
+            KeyValue::new("messaging.system", "deltaq"),
+            KeyValue::new("messaging.operation.name", "process"),
+            KeyValue::new("messaging.operation.type", "process"),
+            KeyValue::new("messaging.destination.name", processing.queue.to_owned()),
+        ];
+        if processing.keys > 1 {
+            let keys = i64::try_from(processing.keys).unwrap_or(i64::MAX);
+            attributes.push(KeyValue::new("messaging.batch.message_count", keys));
+        }
+        let links = processing.links.iter().map(|link| Link::with_context(remote(*link)));
+        let builder = tracer
+            .span_builder(format!("process {}", processing.queue))
+            .with_kind(SpanKind::Consumer)
+            .with_start_time(at(processing.at_us))
+            .with_attributes(attributes)
+            .with_links(links.collect());
+        Process(Some(builder.start_with_context(tracer, &child_of(processing.parent))))
     }
 
     /// Sends the buffered spans. The cut of the shutdown aborts this, because a collector may not respond.
@@ -163,6 +225,14 @@ fn client() -> reqwest::Result<Client> {
         Ok(client) => client,
         Err(panic) => std::panic::resume_unwind(panic),
     })
+}
+
+fn at(us: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_micros(us)
+}
+
+fn child_of(parent: Option<TraceContext>) -> Context {
+    parent.map_or_else(Context::new, |parent| Context::new().with_remote_span_context(remote(parent)))
 }
 
 fn remote(context: TraceContext) -> SpanContext {

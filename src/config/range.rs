@@ -33,6 +33,15 @@ pub(super) fn node_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opt
     })
 }
 
+/// The URL of an HTTP proxy: scheme, host and port.
+pub(super) fn proxy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let expected = "a URL without user and path, such as \"http://proxy.internal:3128\"";
+    text(deserializer, expected, |url| {
+        let url = url.strip_suffix('/').unwrap_or(url);
+        is_authority(url.strip_prefix("http://")?).then(|| Some(url.to_owned()))
+    })
+}
+
 /// The URL of the server as its clients know it. A proxy may serve it below a path. The result has no trailing slash.
 pub(super) fn public_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     let expected = "a URL without user, query and fragment, such as \"https://deltaq.example\" or \"https://example.com/deltaq\"";

@@ -193,6 +193,9 @@ pub struct Push {
     /// The networks of addresses that are not global and still permitted.
     #[serde(deserialize_with = "range::networks")]
     pub allow_networks: Vec<IpNet>,
+    /// The proxy that all requests go through. `None` connects to the endpoints themselves.
+    #[serde(default, deserialize_with = "range::proxy")]
+    pub proxy: Option<String>,
     /// The secrets that sign requests, by name.
     #[serde(default)]
     pub secrets: BTreeMap<String, SecretFile>,
@@ -216,7 +219,7 @@ pub struct Hooks {
     pub secrets: BTreeMap<String, SecretFile>,
 }
 
-/// A secret that signs requests or deliveries.
+/// A secret that signs requests or deliveries, or is the value of a header.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SecretFile {

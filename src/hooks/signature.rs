@@ -7,7 +7,7 @@ use deltaq_types::{Hook, HookScheme, HookSignature, SignatureEncoding};
 use hmac::{Hmac, Mac as _};
 use sha2::Sha256;
 
-use crate::secrets::{Secret, keyed};
+use crate::secrets::{Key, Secret, has_signed, keyed};
 
 /// How far the time of a delivery may be from that of the server, in seconds.
 const TOLERANCE_SECS: u64 = 5 * 60;
@@ -49,7 +49,11 @@ pub fn verify(
         let value = headers.get(name).ok_or(Unsigned::Missing(name))?;
         value.to_str().map_err(|_| Unsigned::Form(name))
     };
-    let literal = || keys_of(secrets, |secret| secret.lines().map(|line| line.as_bytes().to_vec()).collect());
+    // A public key is no secret, so it must never verify an HMAC.
+    let literal = || -> Vec<Vec<u8>> {
+        let secret = secrets.iter().filter(|secret| !secret.is_public());
+        secret.flat_map(|secret| secret.lines()).map(|line| line.as_bytes().to_vec()).collect()
+    };
     match hook.scheme {
         HookScheme::Standard => {
             let named = if headers.contains_key("svix-id") && !headers.contains_key("webhook-id") {
@@ -60,10 +64,8 @@ pub fn verify(
             let [id, time, signatures] = named.map(text);
             let (id, time) = (id?, time?);
             check_time(time, now)?;
-            let given = signatures?.split(' ');
-            let given = given.filter_map(|one| one.strip_prefix("v1,")).filter_map(base64);
-            let keys = keys_of(secrets, |secret| secret.keys().collect());
-            one_of(&keys, &[id.as_bytes(), b".", time.as_bytes(), b".", body], given)
+            let head = [id, ".", time, "."].concat();
+            by_standard(secrets, &head, body, signatures?)
         }
         HookScheme::Github => {
             let given = text("x-hub-signature-256")?.strip_prefix("sha256=");
@@ -105,6 +107,27 @@ pub fn verify(
     }
 }
 
+/// Verifies the signatures of Standard Webhooks: `v1` with a shared key, `v1a` with a public one.
+fn by_standard(secrets: &[&Secret], head: &str, body: &[u8], signatures: &str) -> Result<(), Unsigned> {
+    let given = |version: &'static str| {
+        signatures.split(' ').filter_map(move |one| one.strip_prefix(version)).filter_map(base64)
+    };
+    let (mut shared, mut public) = (Vec::new(), Vec::new());
+    for key in secrets.iter().flat_map(|secret| secret.keys()) {
+        match key {
+            Key::Shared(key) => shared.push(key),
+            Key::Public(key) => public.push(key),
+            Key::Private(_) => {}
+        }
+    }
+    let has_signature = !public.is_empty() && {
+        let message = [head.as_bytes(), body].concat();
+        let mut given = given("v1a,").take(SIGNATURES_MAX);
+        given.any(|one| public.iter().any(|key| has_signed(key, &message, &one)))
+    };
+    if has_signature { Ok(()) } else { one_of(&shared, &[head.as_bytes(), body], given("v1,")) }
+}
+
 /// Verifies the signature of the scheme `hmac`.
 fn by_setting(
     signature: &HookSignature,
@@ -130,10 +153,6 @@ fn by_setting(
             one_of(keys, &[time.as_bytes(), b".", body], given)
         }
     }
-}
-
-fn keys_of(secrets: &[&Secret], keys: impl Fn(&Secret) -> Vec<Vec<u8>>) -> Vec<Vec<u8>> {
-    secrets.iter().flat_map(|secret| keys(secret)).collect()
 }
 
 /// Whether one of the given signatures is that of one of the keys. A vendor sends several while it replaces a secret.

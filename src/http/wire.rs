@@ -2,6 +2,7 @@
 
 pub mod settings;
 
+mod cloud_event;
 mod consume;
 mod difference;
 mod explain;
@@ -20,13 +21,14 @@ use deltaq_engine::time::Time;
 pub use deltaq_types::duration::whole_ms as millis;
 use deltaq_types::{RawObject, Timestamp};
 
+pub use self::cloud_event::{CloudEvent, EventLease};
 pub use self::consume::{delta, settled};
 pub use self::explain::explain;
 pub use self::history::event;
 pub use self::nodes::node;
 pub use self::popped::{With, popped, popped_bytes};
 pub use self::produce::{failed_key, place, produced, replaced};
-pub use self::pushed::{Pushed, pushed, pushed_bytes};
+pub use self::pushed::{Origin, Pushed, event_id, pushed, pushed_bytes, pushed_list};
 pub use self::queue::{queue, status};
 pub use self::read::{
     Fields, STATES, Selectable, Selected, compared_bytes, index, item, item_with_diff, object, source,

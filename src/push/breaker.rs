@@ -146,14 +146,16 @@ impl Breaker {
         };
     }
 
-    /// A request has failed. `others` are the keys that the endpoint could get besides this one. `jitter` is a factor of
+    /// A request for these keys has failed. `others` are the keys that the endpoint could get besides them. `jitter` is a factor of
     /// the wait.
-    pub fn failed(&mut self, key: &str, others: usize, now: Instant, jitter: f64) -> Failed {
+    pub fn failed(&mut self, keys: &[&str], others: usize, now: Instant, jitter: f64) -> Failed {
         match self.state {
             State::Closed { allowed } => {
                 self.failures += 1;
-                if self.keys.len() < KEYS && !self.keys.iter().any(|failed| failed == key) {
-                    self.keys.push(key.to_owned());
+                for key in keys {
+                    if self.keys.len() < KEYS && !self.keys.iter().any(|failed| failed == key) {
+                        self.keys.push((*key).to_owned());
+                    }
                 }
                 let are_several = self.keys.len() >= KEYS || self.keys.len() > others;
                 let opened = self.failures >= FAILURES && (are_several || self.failures >= FAILURES_MAX);
@@ -185,7 +187,7 @@ mod tests {
     fn open(now: Instant) -> Breaker {
         let mut breaker = Breaker::new(16);
         for key in ["a", "b", "c", "d", "e"] {
-            breaker.failed(key, 9, now, 1.0);
+            breaker.failed(&[key], 9, now, 1.0);
         }
         assert!(breaker.is_open());
         breaker
@@ -201,7 +203,7 @@ mod tests {
             assert_eq!(breaker.allowed(), allowed);
         }
         for allowed in [2, 1, 1] {
-            assert!(breaker.failed("a", 9, now, 1.0).counts);
+            assert!(breaker.failed(&["a"], 9, now, 1.0).counts);
             assert_eq!(breaker.allowed(), allowed);
         }
         assert_eq!(breaker.may_begin(4, now), 0, "more are in flight than are allowed");
@@ -212,26 +214,26 @@ mod tests {
         let now = Instant::now();
         let mut breaker = Breaker::new(16);
         for _ in 0..4 {
-            assert!(!breaker.failed("a", 9, now, 1.0).opened);
+            assert!(!breaker.failed(&["a"], 9, now, 1.0).opened);
         }
-        assert!(!breaker.failed("a", 9, now, 1.0).opened, "other keys may succeed");
-        assert!(!breaker.failed("b", 9, now, 1.0).opened);
-        assert_eq!(breaker.failed("c", 9, now, 1.0), Failed { counts: true, opened: true });
+        assert!(!breaker.failed(&["a"], 9, now, 1.0).opened, "other keys may succeed");
+        assert!(!breaker.failed(&["b"], 9, now, 1.0).opened);
+        assert_eq!(breaker.failed(&["c"], 9, now, 1.0), Failed { counts: true, opened: true });
         assert_eq!(breaker.allowed(), 0);
 
         let mut single = Breaker::new(16);
         for _ in 0..4 {
-            assert!(!single.failed("a", 0, now, 1.0).opened);
+            assert!(!single.failed(&["a"], 0, now, 1.0).opened);
         }
-        assert!(single.failed("a", 0, now, 1.0).opened, "there is no other key");
+        assert!(single.failed(&["a"], 0, now, 1.0).opened, "there is no other key");
 
         let mut stuck = Breaker::new(16);
-        let opened = (1..=99).find(|_| stuck.failed("a", 9, now, 1.0).opened);
+        let opened = (1..=99).find(|_| stuck.failed(&["a"], 9, now, 1.0).opened);
         assert_eq!(opened, Some(20), "it does not ask without pause");
 
         let mut mixed = Breaker::new(16);
         for _ in 0..50 {
-            assert!(!mixed.failed("a", 9, now, 1.0).opened, "others succeed");
+            assert!(!mixed.failed(&["a"], 9, now, 1.0).opened, "others succeed");
             mixed.succeeded();
         }
     }
@@ -251,13 +253,13 @@ mod tests {
             assert_eq!(breaker.may_begin(1, until), 0, "an earlier request is in flight");
             breaker.begun();
             assert_eq!((breaker.may_begin(0, until), breaker.may_begin(1, until)), (0, 0));
-            assert_eq!(breaker.failed("x", 9, until, 1.0), Failed { counts: false, opened: false });
+            assert_eq!(breaker.failed(&["x"], 9, until, 1.0), Failed { counts: false, opened: false });
             at = until;
         }
         breaker.begun();
         breaker.succeeded();
         assert_eq!(breaker.allowed(), 1);
-        assert!(breaker.failed("x", 9, at, 1.0).counts, "the failures in a row begin anew");
+        assert!(breaker.failed(&["x"], 9, at, 1.0).counts, "the failures in a row begin anew");
         assert!(!breaker.is_open());
     }
 
@@ -287,7 +289,7 @@ mod tests {
         breaker.begun();
         breaker.withdrawn(now);
         assert_eq!(breaker.may_begin(0, now), 1);
-        assert_eq!(breaker.failed("late", 9, now, 1.0), Failed { counts: false, opened: false });
+        assert_eq!(breaker.failed(&["late"], 9, now, 1.0), Failed { counts: false, opened: false });
         assert_eq!(breaker.probes_at(), Some(now), "a request from before does not move it");
         breaker.succeeded();
         assert_eq!(breaker.allowed(), 1);

@@ -3,20 +3,22 @@
 use std::net::IpAddr;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use deltaq_types::Push;
+use deltaq_types::{Push, PushHeader};
 use ipnet::IpNet;
 use reqwest::Url;
 
 use super::address::is_permitted;
 use super::destination::Destination;
 use crate::config;
-use crate::secrets::{Secret, Secrets, Unusable};
+use crate::secrets::{Secret, Secrets, Unusable, Use};
 
 /// What the server's settings permit. The debug text shows no secret.
 #[derive(Debug, Default)]
 pub struct Policy {
     allow: Vec<Destination>,
     pub(super) networks: Vec<IpNet>,
+    /// The URL of the proxy.
+    pub(super) proxy: Option<Url>,
     secrets: Secrets,
 }
 
@@ -29,6 +31,12 @@ pub enum Error {
          scheme, host and port, without a path"
     )]
     Destination {
+        /// The text.
+        text: String,
+    },
+    /// The proxy is none.
+    #[error("push.proxy is {text:?}, which is no URL of a proxy")]
+    Proxy {
         /// The text.
         text: String,
     },
@@ -65,9 +73,11 @@ impl Policy {
     pub fn read(settings: &config::Push) -> Result<Self, Error> {
         let destination =
             |text: &String| Destination::parse(text).ok_or_else(|| Error::Destination { text: text.clone() });
-        let secrets = Secrets::read("push", &settings.secrets)?;
+        let secrets = Secrets::read(Use::Push, &settings.secrets)?;
+        let proxy = |text: &String| Url::parse(text).map_err(|_| Error::Proxy { text: text.clone() });
+        let proxy = settings.proxy.as_ref().map(proxy).transpose()?;
         let allow = settings.allow.iter().map(destination).collect::<Result<_, _>>()?;
-        Ok(Self { allow, networks: settings.allow_networks.clone(), secrets })
+        Ok(Self { allow, networks: settings.allow_networks.clone(), proxy, secrets })
     }
 
     /// Whether requests to a permitted destination may use TLS.
@@ -81,18 +91,37 @@ impl Policy {
     /// [`Refusal`].
     pub fn endpoint(&self, queue: &str, push: &Push) -> Result<Endpoint, Refusal> {
         let url = self.url(&push.url)?;
-        let secret = |name: &String| {
-            self.secrets.of(queue, name).cloned().ok_or_else(|| Refusal {
-                member: "secrets",
-                why: format!("this server has no secret {name:?} that the queue may use"),
-                hint: "the operator adds it as [push.secrets.NAME], with file and queues, and restarts the server",
-            })
-        };
-        let secrets = push.secrets.iter().map(secret).collect::<Result<_, _>>()?;
-        let header = |(name, value): (&String, &String)| {
-            Some((HeaderName::from_bytes(name.as_bytes()).ok()?, HeaderValue::from_str(value).ok()?))
-        };
-        Ok(Endpoint { url, secrets, headers: push.headers.iter().filter_map(header).collect() })
+        let secrets =
+            push.secrets.iter().map(|name| self.secret(queue, "secrets", name)).collect::<Result<_, _>>()?;
+        let mut headers = HeaderMap::new();
+        for (name, value) in &push.headers {
+            let value = match value {
+                PushHeader::Text(text) => HeaderValue::from_str(text),
+                PushHeader::Secret { secret, prefix } => {
+                    let secret = self.secret(queue, "headers", secret)?;
+                    let value = HeaderValue::from_str(&format!(
+                        "{prefix}{}",
+                        secret.lines().next().unwrap_or_default()
+                    ));
+                    value.map(|mut value| {
+                        value.set_sensitive(true);
+                        value
+                    })
+                }
+            };
+            if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), value) {
+                headers.insert(name, value);
+            }
+        }
+        Ok(Endpoint { url, secrets, headers })
+    }
+
+    fn secret(&self, queue: &str, member: &'static str, name: &str) -> Result<Secret, Refusal> {
+        self.secrets.of(queue, name).cloned().ok_or_else(|| Refusal {
+            member,
+            why: format!("this server has no secret {name:?} that the queue may use"),
+            hint: "the operator adds it as [push.secrets.NAME], with file and queues, and restarts the server",
+        })
     }
 
     fn url(&self, text: &str) -> Result<Url, Refusal> {
@@ -145,6 +174,7 @@ mod tests {
         let settings = config::Push {
             allow: allow.iter().map(|text| (*text).to_owned()).collect(),
             allow_networks: networks.iter().map(|text| text.parse().unwrap()).collect(),
+            proxy: None,
             secrets: BTreeMap::new(),
         };
         Policy::read(&settings).unwrap()

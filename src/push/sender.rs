@@ -16,7 +16,7 @@ use futures_util::future::BoxFuture;
 use ipnet::IpNet;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::Policy as Redirects;
-use reqwest::{Client, ClientBuilder, Response};
+use reqwest::{Client, ClientBuilder, Method, Proxy, Response};
 use tokio::sync::Semaphore;
 use tower::{Layer, Service};
 
@@ -90,6 +90,13 @@ pub struct Call {
     pub body: Bytes,
 }
 
+/// What an endpoint permits that was asked in a handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Permission {
+    /// The least time between two requests.
+    pub interval: Duration,
+}
+
 /// How an endpoint has answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
@@ -119,6 +126,8 @@ type Lookup = Arc<dyn Fn(String) -> Found + Send + Sync>;
 struct Guarded {
     lookup: Lookup,
     networks: Arc<[IpNet]>,
+    /// The host of the proxy, whose address the operator has chosen.
+    proxy: Option<String>,
 }
 
 /// A name has no address that a request may go to.
@@ -128,7 +137,11 @@ struct Forbidden;
 
 impl Resolve for Guarded {
     fn resolve(&self, name: Name) -> Resolving {
-        Box::pin(permitted((self.lookup)(name.as_str().to_owned()), self.networks.clone()))
+        let found = (self.lookup)(name.as_str().to_owned());
+        if self.proxy.as_deref() == Some(name.as_str()) {
+            return Box::pin(async move { Ok(Box::new(found.await?.into_iter()) as Addrs) });
+        }
+        Box::pin(permitted(found, self.networks.clone()))
     }
 }
 
@@ -169,7 +182,13 @@ impl Sender {
     fn looking_up(policy: &Policy, lookup: Lookup) -> reqwest::Result<Self> {
         // An error means that this process has already installed the provider.
         let _installed = rustls::crypto::ring::default_provider().install_default();
-        let resolver = Arc::new(Guarded { lookup, networks: policy.networks.as_slice().into() });
+        let proxy = policy.proxy.as_ref();
+        let resolver = Arc::new(Guarded {
+            lookup,
+            networks: policy.networks.as_slice().into(),
+            proxy: proxy.and_then(|url| url.host_str()).map(str::to_owned),
+        });
+        let proxy = proxy.map(|url| Proxy::all(url.clone())).transpose()?;
         let builder = || -> ClientBuilder {
             let client = Client::builder()
                 .http1_only()
@@ -179,6 +198,8 @@ impl Sender {
                 .tcp_nodelay(true)
                 .user_agent(concat!("deltaq/", env!("CARGO_PKG_VERSION")))
                 .dns_resolver(resolver.clone());
+            // `no_proxy` has switched off the proxies of the environment.
+            let client = if let Some(proxy) = &proxy { client.proxy(proxy.clone()) } else { client };
             // A machine without certificates of authorities can use plain HTTP.
             if policy.has_encrypted() { client } else { client.tls_certs_only([]) }
         };
@@ -195,6 +216,32 @@ impl Sender {
                 why: format!("no whole answer within {}", deltaq_types::duration::format(timeout)),
             },
         }
+    }
+
+    /// Asks the endpoint whether it takes requests of this origin, as the webhooks of CloudEvents do.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub async fn ask(
+        &self,
+        endpoint: &Endpoint,
+        origin: &str,
+        timeout: Duration,
+    ) -> Result<Permission, String> {
+        let request = self
+            .client
+            .request(Method::OPTIONS, endpoint.url.clone())
+            .headers(endpoint.headers.clone())
+            .header("webhook-request-origin", origin);
+        let response = match tokio::time::timeout(timeout, request.send()).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => return Err(with_causes(&error.without_url())),
+            Err(_) => return Err(format!("no answer within {}", deltaq_types::duration::format(timeout))),
+        };
+        if !response.status().is_success() {
+            return Err(response.status().to_string());
+        }
+        permission(response.headers(), origin)
     }
 
     async fn exchange(&self, endpoint: &Endpoint, call: Call) -> reqwest::Result<Answer> {
@@ -255,6 +302,25 @@ impl Sender {
             (sent, _) => sent,
         }
     }
+}
+
+/// Reads the answer to a handshake.
+fn permission(headers: &HeaderMap, origin: &str) -> Result<Permission, String> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let allowed = text("webhook-allowed-origin");
+    if !allowed.is_some_and(|allowed| allowed == "*" || allowed.eq_ignore_ascii_case(origin)) {
+        return Err(format!("its webhook-allowed-origin is not {origin:?} or \"*\""));
+    }
+    let interval = match text("webhook-allowed-rate") {
+        None | Some("*") => Duration::ZERO,
+        Some(rate) => {
+            let per_minute: Option<u32> = rate.parse().ok().filter(|rate| *rate > 0);
+            let per_minute =
+                per_minute.ok_or("its webhook-allowed-rate is no number of requests per minute")?;
+            Duration::from_mins(1) / per_minute
+        }
+    };
+    Ok(Permission { interval })
 }
 
 /// The start of a text of the endpoint, for errors, logs and terminals.

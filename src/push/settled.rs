@@ -1,5 +1,6 @@
 //! What the body of an answer says about single keys: the member `settled`, or `batchItemFailures` as AWS Lambda has it.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use deltaq_types::duration::DurationText;
@@ -11,9 +12,9 @@ use super::sender::excerpt;
 /// The longest wait that an answer can name.
 const DELAY_MAX: Duration = Duration::from_hours(7 * 24);
 
-/// What an answer says about a key.
+/// What happens to a key that was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Reported {
+pub enum Outcome {
     /// The key is done.
     Ack,
     /// The key has failed.
@@ -21,12 +22,12 @@ pub(super) enum Reported {
         /// The wait.
         delay: Option<Duration>,
         /// Why.
-        error: Option<String>,
+        error: String,
     },
     /// The key never succeeds.
     Reject {
         /// Why.
-        error: Option<String>,
+        error: String,
     },
 }
 
@@ -55,86 +56,106 @@ struct Failure {
     item_identifier: String,
 }
 
-/// What the body of a successful answer says about the key that was sent. A body that says nothing acknowledges it.
+/// What the body of a successful answer says about each of the keys that were sent. A key that it does not name is acknowledged. `answer` is the
+/// error of a key whose error it does not say.
 ///
 /// # Errors
 /// What is malformed. A malformed answer must not acknowledge a key.
-pub(super) fn read(body: &[u8], key: &str) -> Result<Reported, String> {
-    let Ok(Value::Object(mut members)) = serde_json::from_slice(body) else { return Ok(Reported::Ack) };
+pub(super) fn read(body: &[u8], keys: &[&str], answer: &str) -> Result<Vec<Outcome>, String> {
+    let acknowledged = || vec![Outcome::Ack; keys.len()];
+    let Ok(Value::Object(mut members)) = serde_json::from_slice(body) else { return Ok(acknowledged()) };
     let mut member = |name| members.remove(name).filter(|value| !value.is_null());
-    match (member("settled"), member("batchItemFailures")) {
-        (None, None) => Ok(Reported::Ack),
-        (Some(settled), None) => of_settled(settled, key),
-        (None, Some(failures)) => of_failures(failures, key),
-        (Some(_), Some(_)) => Err("it has settled and batchItemFailures; one of them is enough".to_owned()),
+    let named = match (member("settled"), member("batchItemFailures")) {
+        (None, None) => return Ok(acknowledged()),
+        (Some(settled), None) => of_settled(settled, answer)?,
+        (None, Some(failures)) => of_failures(failures, answer)?,
+        (Some(_), Some(_)) => {
+            return Err("it has settled and batchItemFailures; one of them is enough".to_owned());
+        }
+    };
+    let places: HashMap<&str, usize> = keys.iter().enumerate().map(|(at, key)| (*key, at)).collect();
+    let mut outcomes: Vec<Option<Outcome>> = vec![None; keys.len()];
+    for (key, outcome) in named {
+        let place = places.get(&*key).and_then(|at| outcomes.get_mut(*at));
+        let place = place.ok_or("it names a key that was not sent")?;
+        if place.as_ref().is_some_and(|earlier| *earlier != outcome) {
+            return Err("it says two things of a key".to_owned());
+        }
+        *place = Some(outcome);
     }
+    Ok(outcomes.into_iter().map(|outcome| outcome.unwrap_or(Outcome::Ack)).collect())
 }
 
-fn of_settled(value: Value, key: &str) -> Result<Reported, String> {
+fn of_settled(value: Value, answer: &str) -> Result<Vec<(String, Outcome)>, String> {
     let list: Vec<Settled> =
         serde_json::from_value(value).map_err(|error| format!("settled is malformed: {error}"))?;
-    let mut reported = None;
-    for one in list {
-        known(&one.key, key)?;
+    let outcome = |one: Settled| {
         if one.how != How::Nack && one.delay.is_some() {
             return Err("settled is malformed: delay goes with nack".to_owned());
         }
         let delay = one.delay.map(|delay| delay.get().min(DELAY_MAX));
-        let error = one.error.map(|error| excerpt(error.as_bytes()));
-        let one = match one.how {
-            How::Ack => Reported::Ack,
-            How::Nack => Reported::Nack { delay, error },
-            How::Reject => Reported::Reject { error },
+        let error = one.error.map_or_else(|| answer.to_owned(), |error| excerpt(error.as_bytes()));
+        let outcome = match one.how {
+            How::Ack => Outcome::Ack,
+            How::Nack => Outcome::Nack { delay, error },
+            How::Reject => Outcome::Reject { error },
         };
-        if reported.replace(one).is_some() {
-            return Err("settled names the key twice".to_owned());
-        }
-    }
-    Ok(reported.unwrap_or(Reported::Ack))
+        Ok((one.key, outcome))
+    };
+    list.into_iter().map(outcome).collect()
 }
 
-fn of_failures(value: Value, key: &str) -> Result<Reported, String> {
+fn of_failures(value: Value, answer: &str) -> Result<Vec<(String, Outcome)>, String> {
     let list: Vec<Failure> =
         serde_json::from_value(value).map_err(|error| format!("batchItemFailures is malformed: {error}"))?;
-    for failure in &list {
-        known(&failure.item_identifier, key)?;
-    }
-    Ok(if list.is_empty() { Reported::Ack } else { Reported::Nack { delay: None, error: None } })
-}
-
-fn known(named: &str, key: &str) -> Result<(), String> {
-    if named == key { Ok(()) } else { Err("it names a key that was not sent".to_owned()) }
+    let failed =
+        |failure: Failure| (failure.item_identifier, Outcome::Nack { delay: None, error: answer.to_owned() });
+    Ok(list.into_iter().map(failed).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn read_one(body: &str) -> Result<Vec<Outcome>, String> {
+        read(body.as_bytes(), &["a"], "200 OK")
+    }
+
     #[test]
     fn a_body_says_what_happens_to_the_key() {
-        let nack = |seconds: Option<u64>, error: Option<&str>| Reported::Nack {
+        let nack = |seconds: Option<u64>, error: &str| Outcome::Nack {
             delay: seconds.map(Duration::from_secs),
-            error: error.map(str::to_owned),
+            error: error.to_owned(),
         };
-        for (body, reported) in [
-            ("ok", Reported::Ack),
-            ("[]", Reported::Ack),
-            ("{}", Reported::Ack),
-            (r#"{"settled":null,"batchItemFailures":null}"#, Reported::Ack),
-            (r#"{"settled":[]}"#, Reported::Ack),
-            (r#"{"settled":[{"key":"a","as":"ack","more":1}]}"#, Reported::Ack),
-            (r#"{"settled":[{"key":"a","as":"nack"}]}"#, nack(None, None)),
-            (
-                r#"{"settled":[{"key":"a","as":"nack","delay":"5s","error":"late"}]}"#,
-                nack(Some(5), Some("late")),
-            ),
-            (r#"{"settled":[{"key":"a","as":"nack","delay":"900d"}]}"#, nack(Some(7 * 86_400), None)),
-            (r#"{"settled":[{"key":"a","as":"reject"}]}"#, Reported::Reject { error: None }),
-            (r#"{"batchItemFailures":[]}"#, Reported::Ack),
-            (r#"{"batchItemFailures":[{"itemIdentifier":"a"}]}"#, nack(None, None)),
+        for (body, outcome) in [
+            ("ok", Outcome::Ack),
+            ("[]", Outcome::Ack),
+            ("{}", Outcome::Ack),
+            (r#"{"settled":null,"batchItemFailures":null}"#, Outcome::Ack),
+            (r#"{"settled":[]}"#, Outcome::Ack),
+            (r#"{"settled":[{"key":"a","as":"ack","more":1}]}"#, Outcome::Ack),
+            (r#"{"settled":[{"key":"a","as":"nack"}]}"#, nack(None, "200 OK")),
+            (r#"{"settled":[{"key":"a","as":"nack"},{"key":"a","as":"nack"}]}"#, nack(None, "200 OK")),
+            (r#"{"settled":[{"key":"a","as":"nack","delay":"5s","error":"late"}]}"#, nack(Some(5), "late")),
+            (r#"{"settled":[{"key":"a","as":"nack","delay":"900d"}]}"#, nack(Some(7 * 86_400), "200 OK")),
+            (r#"{"settled":[{"key":"a","as":"reject"}]}"#, Outcome::Reject { error: "200 OK".to_owned() }),
+            (r#"{"batchItemFailures":[]}"#, Outcome::Ack),
+            (r#"{"batchItemFailures":[{"itemIdentifier":"a"}]}"#, nack(None, "200 OK")),
         ] {
-            assert_eq!(read(body.as_bytes(), "a"), Ok(reported), "{body}");
+            assert_eq!(read_one(body), Ok(vec![outcome]), "{body}");
         }
+    }
+
+    #[test]
+    fn a_body_says_what_happens_to_each_of_several_keys() {
+        let body = r#"{"settled":[{"key":"c","as":"nack","error":"late"},{"key":"a","as":"ack"}]}"#;
+        let nack = |error: &str| Outcome::Nack { delay: None, error: error.to_owned() };
+        let keys = ["a", "b", "c"];
+        assert_eq!(read(body.as_bytes(), &keys, "x"), Ok(vec![Outcome::Ack, Outcome::Ack, nack("late")]));
+        let body = br#"{"batchItemFailures":[{"itemIdentifier":"b"}]}"#;
+        assert_eq!(read(body, &keys, "x"), Ok(vec![Outcome::Ack, nack("x"), Outcome::Ack]));
+        let body = br#"{"batchItemFailures":[{"itemIdentifier":"b"},{"itemIdentifier":"d"}]}"#;
+        assert!(read(body, &keys, "x").is_err(), "one key that was not sent fails all");
     }
 
     #[test]
@@ -143,9 +164,8 @@ mod tests {
             r#"{{"settled":[{{"key":"a","as":"reject","error":"\u001b[31m{}"}}]}}"#,
             "x".repeat(9_000)
         );
-        let Ok(Reported::Reject { error: Some(error) }) = read(long.as_bytes(), "a") else {
-            panic!("no error")
-        };
+        let outcomes = read_one(&long).expect("outcomes");
+        let [Outcome::Reject { error }] = &*outcomes else { panic!("no error") };
         assert!(error.starts_with("[31mx") && error.len() < 600, "{error}");
     }
 
@@ -165,7 +185,7 @@ mod tests {
             r#"{"batchItemFailures":[{}]}"#,
             r#"{"batchItemFailures":[{"itemIdentifier":"b"}]}"#,
         ] {
-            assert!(read(body.as_bytes(), "a").is_err(), "{body}");
+            assert!(read_one(body).is_err(), "{body}");
         }
     }
 }

@@ -6,7 +6,7 @@ use deltaq_engine::limits::HOLD_SECS_MAX;
 use deltaq_types::Push;
 
 use super::sender::Answer;
-use super::settled::{self, Reported};
+use super::settled::{self, Outcome};
 
 /// The shortest wait that an endpoint can ask for, so that one that says "now" is not asked without pause.
 const WAIT_MIN: Duration = Duration::from_secs(1);
@@ -14,19 +14,15 @@ const WAIT_MIN: Duration = Duration::from_secs(1);
 /// What the answer of an endpoint means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The endpoint has taken the key.
-    Taken,
-    /// The endpoint has accepted the key, and settles it later.
-    Accepted,
-    /// The endpoint never takes this key.
-    Refused {
-        /// The answer.
-        error: String,
+    /// The endpoint works, and says what happens to each of the keys.
+    Settled {
+        /// For each key of the request.
+        outcomes: Vec<Outcome>,
     },
-    /// The endpoint works, and the key has failed.
-    KeyFailed {
-        /// The wait that the answer names.
-        delay: Option<Duration>,
+    /// The endpoint has accepted the keys, and settles them later.
+    Accepted,
+    /// The endpoint never takes this request.
+    Refused {
         /// The answer.
         error: String,
     },
@@ -42,7 +38,7 @@ pub enum Verdict {
         /// The answer.
         error: String,
     },
-    /// The endpoint has answered, and has not taken the key.
+    /// The endpoint has answered, and has not taken the keys.
     Failed {
         /// The answer.
         error: String,
@@ -55,10 +51,10 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The meaning of the answer to the request for a key, at this time in microseconds since 1970. The setting's `reject_statuses` come before
+    /// The meaning of the answer to the request for these keys, at this time in microseconds since 1970. The setting's `reject_statuses` come before
     /// the meaning that a status has otherwise.
     #[must_use]
-    pub fn of(answer: Answer, key: &str, setting: &Push, now_us: u64) -> Self {
+    pub fn of(answer: Answer, keys: &[&str], setting: &Push, now_us: u64) -> Self {
         let (status, error, retry_after, json) = match answer {
             Answer::Status { status, text, retry_after, json } => (status, text, retry_after, json),
             Answer::None { why } => return Self::Unanswered { why },
@@ -66,21 +62,17 @@ impl Verdict {
         let length = retry_after.and_then(|text| wait(&text, now_us));
         match (status, length) {
             (202, _) if setting.is_async => Self::Accepted,
-            (200..=299, _) => json.map_or(Self::Taken, |json| Self::reported(&json, key, error)),
+            (200..=299, _) => {
+                let json = json.unwrap_or_default();
+                settled::read(&json, keys, &error).map_or_else(
+                    |why| Self::Failed { error: format!("the answer can't be used: {why}") },
+                    |outcomes| Self::Settled { outcomes },
+                )
+            }
             (status, _) if setting.reject_statuses.contains(&status) => Self::Refused { error },
             (410, _) => Self::EndpointGone { error },
             (429 | 503, Some(length)) => Self::Waits { length, error },
             _ => Self::Failed { error },
-        }
-    }
-
-    /// The meaning of a successful answer with this body.
-    fn reported(json: &[u8], key: &str, answer: String) -> Self {
-        match settled::read(json, key) {
-            Ok(Reported::Ack) => Self::Taken,
-            Ok(Reported::Nack { delay, error }) => Self::KeyFailed { delay, error: error.unwrap_or(answer) },
-            Ok(Reported::Reject { error }) => Self::Refused { error: error.unwrap_or(answer) },
-            Err(why) => Self::Failed { error: format!("the answer can't be used: {why}") },
         }
     }
 }
@@ -107,7 +99,11 @@ mod tests {
     fn verdict(status: u16, retry_after: Option<&str>) -> Verdict {
         let retry_after = retry_after.map(str::to_owned);
         let answer = Answer::Status { status, text: "x".to_owned(), retry_after, json: None };
-        Verdict::of(answer, "a", &setting(false), NOW_US)
+        Verdict::of(answer, &["a"], &setting(false), NOW_US)
+    }
+
+    fn taken() -> Verdict {
+        Verdict::Settled { outcomes: vec![Outcome::Ack] }
     }
 
     fn setting(is_async: bool) -> Push {
@@ -119,8 +115,8 @@ mod tests {
     #[test]
     fn a_202_is_a_promise_only_if_the_setting_says_so() {
         let answer = || Answer::Status { status: 202, text: "x".to_owned(), retry_after: None, json: None };
-        assert_eq!(Verdict::of(answer(), "a", &setting(true), NOW_US), Verdict::Accepted);
-        assert_eq!(Verdict::of(answer(), "a", &setting(false), NOW_US), Verdict::Taken);
+        assert_eq!(Verdict::of(answer(), &["a"], &setting(true), NOW_US), Verdict::Accepted);
+        assert_eq!(Verdict::of(answer(), &["a"], &setting(false), NOW_US), taken());
     }
 
     #[test]
@@ -149,8 +145,8 @@ mod tests {
         let error = || "x".to_owned();
         let length = Duration::from_secs(7);
         for (status, retry_after, expected) in [
-            (200, None, Verdict::Taken),
-            (299, Some("7"), Verdict::Taken),
+            (200, None, taken()),
+            (299, Some("7"), taken()),
             (302, None, Verdict::Failed { error: error() }),
             (410, None, Verdict::EndpointGone { error: error() }),
             (422, None, Verdict::Refused { error: error() }),

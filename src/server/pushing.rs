@@ -7,21 +7,25 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use deltaq_engine::command::{HoldScope, How, Item, Pop, Settle};
-use deltaq_engine::id::{Token, Worker};
+use deltaq_engine::id::Worker;
 use deltaq_runtime::clock::Clock;
-use deltaq_service::{Error, Handle, LeaseId, PopAnswer, PopCall, PushReport, PushResult, Pusher};
-use deltaq_types::{PauseReason, Push, PushFormat, PushPayload, PushState};
+use deltaq_service::{Error, Handle, PopAnswer, PopCall, PushReport, PushResult, Pusher};
+use deltaq_types::{PauseReason, Push, PushPayload, PushState};
 use futures_util::StreamExt as _;
 use futures_util::future::{BoxFuture, OptionFuture};
 use futures_util::stream::FuturesUnordered;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use tokio::sync::Semaphore;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 
-use crate::http::wire::{pushed, pushed_bytes};
-use crate::push::{Answer, Breaker, Call, CloudEvent, Endpoint, Policy, Sender, Verdict};
+use self::batches::Batches;
+use self::handshake::Handshake;
+use self::request::{Bodies, Ended, Sent, Target, deliver};
+use crate::push::{Breaker, Outcome, Policy, Sender, Verdict};
+use crate::spans::Spans;
+
+mod batches;
+mod handshake;
+mod request;
 
 /// The name of the worker.
 const WORKER: &str = "push";
@@ -35,35 +39,25 @@ const PAUSE: Duration = Duration::from_millis(500);
 const SETTLES: u32 = 10;
 /// Maximum size of the objects of one pop, in bytes. One key always fits.
 const POP_BYTES: usize = 16 << 20;
-/// Maximum size of the bodies of all queues that are being sent, in KiB. One body always fits.
-const BODIES_KIB: usize = 128 << 10;
+/// Maximum number of keys of one pop.
+const POP_KEYS: usize = 1_000;
 /// The jitter of the wait before a probe: 1 ± this.
 const PROBE_JITTER: f64 = 0.2;
 /// How many keys an open breaker remembers. It pops at most one more.
 const PROBED_MAX: usize = 63;
-/// The characters of a key that its header has unchanged.
-const UNRESERVED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-
-const KEY: HeaderName = HeaderName::from_static("deltaq-key");
-const TYPE: HeaderName = HeaderName::from_static("deltaq-type");
-const VERSION: HeaderName = HeaderName::from_static("deltaq-resource-version");
-const TOKEN: HeaderName = HeaderName::from_static("deltaq-token");
-const LEASE: HeaderName = HeaderName::from_static("deltaq-lease");
-const ATTEMPT: HeaderName = HeaderName::from_static("deltaq-attempt");
-const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-
 /// Pushes the keys of all queues of this server.
 #[derive(Debug)]
 pub(super) struct Pushing {
     policy: Arc<Policy>,
     sender: Sender,
     clock: Clock,
-    bodies: Arc<Semaphore>,
+    spans: Spans,
+    bodies: Bodies,
 }
 
 impl Pushing {
-    pub(super) fn new(policy: Arc<Policy>, sender: Sender, clock: Clock) -> Self {
-        Self { policy, sender, clock, bodies: Arc::new(Semaphore::new(BODIES_KIB)) }
+    pub(super) fn new(policy: Arc<Policy>, sender: Sender, clock: Clock, spans: Spans) -> Self {
+        Self { policy, sender, clock, spans, bodies: Bodies::new() }
     }
 }
 
@@ -73,9 +67,12 @@ impl Pusher for Pushing {
             policy: self.policy.clone(),
             sender: self.sender.clone(),
             clock: self.clock.clone(),
-            bodies: self.bodies.clone(),
+            spans: self.spans.clone(),
+            bodies: self.bodies.of_queue(),
             handle,
             target: None,
+            handshake: None,
+            batches: Batches::default(),
             breaker: Breaker::new(1),
             probed: Vec::new(),
             fails_since: None,
@@ -92,10 +89,14 @@ struct Sending {
     policy: Arc<Policy>,
     sender: Sender,
     clock: Clock,
-    bodies: Arc<Semaphore>,
+    spans: Spans,
+    bodies: Bodies,
     handle: Arc<Handle>,
     /// What new requests use; `None` if the settings of the server do not permit it.
     target: Option<Target>,
+    /// The question whether the endpoint takes requests; `None` if the setting asks nothing.
+    handshake: Option<Handshake>,
+    batches: Batches,
     breaker: Breaker,
     /// The keys that have tested the endpoint since it began to fail, so that each probe has another key.
     probed: Vec<String>,
@@ -105,22 +106,6 @@ struct Sending {
     is_disabled: bool,
     requests: FuturesUnordered<BoxFuture<'static, Ended>>,
     settles: FuturesUnordered<BoxFuture<'static, ()>>,
-}
-
-#[derive(Clone)]
-struct Target {
-    setting: Arc<Push>,
-    endpoint: Endpoint,
-}
-
-/// A request that has ended. Without an answer it was not sent.
-struct Ended {
-    key: String,
-    token: Token,
-    failures: u32,
-    setting: Arc<Push>,
-    answer: Option<Answer>,
-    took: Duration,
 }
 
 /// A pop in progress.
@@ -149,8 +134,9 @@ impl Sending {
             let rests = rests_until.is_some_and(|until| now < until);
             // Nothing begins before the queue has paused itself.
             let pauses = self.is_disabled && !self.settles.is_empty();
+            let is_permitted = self.handshake.as_ref().is_none_or(Handshake::is_granted);
             let room = match &self.target {
-                Some(_) if !stops && !rests && !pauses => self.breaker.may_begin(self.requests.len(), now),
+                Some(_) if !stops && !rests && !pauses && is_permitted => self.room(now),
                 _ => 0,
             };
             // A pop that is dropped returns its keys, so one for fewer keys than there is room for goes on. One of former settings does not.
@@ -160,15 +146,16 @@ impl Sending {
             self.report();
             let probes_at = self.breaker.probes_at().filter(|at| *at > now);
             let next = rests_until.filter(|_| rests).into_iter().chain(probes_at).min();
+            let asking = OptionFuture::from(self.handshake.as_mut().filter(|_| !stops).map(Handshake::asked));
             tokio::select! {
                 biased;
                 Some(ended) = self.requests.next() => self.judge(ended),
                 Some(()) = self.settles.next() => {}
+                Some(answer) = asking => self.note_handshake(answer),
                 Some(answer) = &mut popping => {
                     (popping, popping_for) = (Popping::default(), 0);
-                    if !self.begin(answer) {
-                        rests_until = Some(Instant::now() + PAUSE);
-                    }
+                    let rest = if self.begin(answer) { self.interval() } else { PAUSE };
+                    rests_until = Some(Instant::now() + rest);
                 }
                 () = task.woken() => {}
                 () = draining.cancelled(), if !stops => {}
@@ -194,7 +181,16 @@ impl Sending {
         }
         let queue = self.handle.name();
         self.target = match self.policy.endpoint(queue.as_str(), setting) {
-            Ok(endpoint) => Some(Target { setting: setting.clone(), endpoint }),
+            Ok(endpoint) => {
+                let is_same = |former: &Arc<Push>| {
+                    (&former.url, &former.handshake) == (&setting.url, &setting.handshake)
+                };
+                let is_granted = self.handshake.as_ref().is_some_and(Handshake::is_granted);
+                if !is_granted || !former.is_some_and(is_same) {
+                    self.handshake = Handshake::of(&self.sender, &endpoint, setting);
+                }
+                Some(Target { setting: setting.clone(), endpoint })
+            }
             Err(refusal) => {
                 let why = format!("push.{}: {}", refusal.member, refusal.why);
                 tracing::warn!(%queue, why, "the queue pushes nothing, because the settings of the server do not permit it");
@@ -204,10 +200,38 @@ impl Sending {
         };
     }
 
-    /// A pop for this many keys.
-    fn pop(&self, max: usize) -> Popping {
-        let Some(target) = self.target.as_ref().filter(|_| max > 0) else { return Popping::default() };
-        let max = if self.breaker.is_open() { self.probed.len() + 1 } else { max };
+    /// How many requests may begin now. An endpoint that has named a rate gets one after the other.
+    fn room(&self, now: Instant) -> usize {
+        let room = self.breaker.may_begin(self.requests.len(), now);
+        if self.interval().is_zero() { room } else { room.min(1) }
+    }
+
+    /// The least time between two requests.
+    fn interval(&self) -> Duration {
+        self.handshake.as_ref().map_or(Duration::ZERO, Handshake::interval)
+    }
+
+    /// What the endpoint has said to the question whether it takes requests.
+    fn note_handshake(&mut self, answer: Result<(), String>) {
+        let queue = self.handle.name();
+        match answer {
+            Ok(()) => tracing::info!(%queue, "the endpoint of the queue permits requests"),
+            Err(why) => {
+                let why = format!("the endpoint does not permit requests: {why}");
+                tracing::warn!(%queue, why, "the queue pushes nothing until its endpoint permits it");
+                self.note_error(&why);
+            }
+        }
+    }
+
+    /// A pop for this many requests.
+    fn pop(&self, requests: usize) -> Popping {
+        let Some(target) = self.target.as_ref().filter(|_| requests > 0) else { return Popping::default() };
+        let max = if self.breaker.is_open() {
+            self.probed.len() + 1
+        } else {
+            requests.saturating_mul(self.batches.keys_of_request(&target.setting)).min(POP_KEYS)
+        };
         let pop = Pop {
             max,
             max_bytes: POP_BYTES,
@@ -226,23 +250,24 @@ impl Sending {
     /// Begins the requests for popped keys. Returns whether there are any.
     fn begin(&mut self, answer: PopAnswer) -> bool {
         let (Ok(mut delivered), Some(target)) = (answer.items, self.target.clone()) else { return false };
+        let now = Instant::now();
         if !delivered.items.is_empty() && std::mem::take(&mut self.is_disabled) {
             // Other requests may have succeeded since the pause.
-            self.breaker.open(Instant::now());
+            self.breaker.open(now);
             self.fails_since = None;
         }
-        let items = if self.breaker.is_open() && !delivered.items.is_empty() {
-            // The other keys return when `delivered` is dropped.
-            vec![self.probe(&mut delivered.items)]
+        // Keys that stay in `delivered` return when it is dropped.
+        let batches = if self.breaker.is_open() && !delivered.items.is_empty() {
+            vec![vec![self.probe(&mut delivered.items)]]
         } else {
-            delivered.confirm();
-            std::mem::take(&mut delivered.items)
+            let room = self.room(now).max(1);
+            self.batches.take(&mut delivered.items, &target.setting, room)
         };
-        let has_keys = !items.is_empty();
-        for item in items {
+        let has_keys = !batches.is_empty();
+        for batch in batches {
             self.breaker.begun();
-            let parts = (self.handle.clone(), self.sender.clone(), self.clock.clone(), self.bodies.clone());
-            self.requests.push(Box::pin(deliver(parts, item, target.clone())));
+            let parts = (self.handle.clone(), self.sender.clone(), self.clock.clone(), self.spans.clone());
+            self.requests.push(Box::pin(deliver(parts, self.bodies.clone(), batch, target.clone())));
         }
         has_keys
     }
@@ -259,78 +284,80 @@ impl Sending {
         item
     }
 
-    /// Settles the key of a request by its answer.
+    /// Settles the keys of a request by its answer.
     fn judge(&mut self, ended: Ended) {
-        let Ended { key, token, failures, setting, answer, took } = ended;
+        let Ended { keys, setting, answer, took } = ended;
         let is_former = is_former(&self.handle, &setting);
         let Some(answer) = answer else {
             if !is_former {
                 self.breaker.withdrawn(Instant::now());
             }
-            return self.settle(token, How::Release);
+            return self.settle(&keys, vec![How::Release; keys.len()]);
         };
-        let verdict = Verdict::of(answer, &key, &setting, self.clock.wall_us());
+        let names: Vec<&str> = keys.iter().map(|sent| &*sent.key).collect();
+        let verdict = Verdict::of(answer, &names, &setting, self.clock.wall_us());
         self.handle.push_task().count(result(&verdict), took);
-        let how = match verdict {
-            Verdict::Taken if is_former => How::Ack,
-            Verdict::Accepted if is_former => self.for_long(),
-            Verdict::Refused { error } if is_former => How::Reject { error: Some(error.into()) },
-            Verdict::KeyFailed { delay, error } if is_former => {
-                self.key_failed(delay, error, failures, &setting)
+        let hows = match verdict {
+            Verdict::Settled { outcomes } if is_former => self.by_outcomes(outcomes, &keys, &setting),
+            Verdict::Accepted if is_former => vec![self.for_long(); keys.len()],
+            Verdict::Refused { error } if is_former => {
+                self.whole(&keys, How::Reject { error: Some(error.into()) })
             }
             // The answer of a former URL says nothing of the present one.
-            _ if is_former => How::Release,
-            verdict => self.apply(verdict, &key, failures, &setting),
+            _ if is_former => vec![How::Release; keys.len()],
+            verdict => self.apply(verdict, &keys, &setting),
         };
-        self.settle(token, how);
+        self.settle(&keys, hows);
     }
 
-    /// Draws the conclusions for the endpoint. Returns what happens to the key.
-    fn apply(&mut self, verdict: Verdict, key: &str, failures: u32, setting: &Arc<Push>) -> How {
+    /// Draws the conclusions for the endpoint. Returns what happens to each key.
+    fn apply(&mut self, verdict: Verdict, keys: &[Sent], setting: &Arc<Push>) -> Vec<How> {
         let now = Instant::now();
         let was_open = self.breaker.is_open();
-        let succeeds = matches!(
-            verdict,
-            Verdict::Taken | Verdict::Accepted | Verdict::Refused { .. } | Verdict::KeyFailed { .. }
-        );
+        let succeeds =
+            matches!(verdict, Verdict::Settled { .. } | Verdict::Accepted | Verdict::Refused { .. });
         if succeeds {
             self.breaker.succeeded();
             self.fails_since = None;
         }
         let is_gone = matches!(verdict, Verdict::EndpointGone { .. });
-        let how = match verdict {
-            Verdict::Taken | Verdict::Accepted => {
-                let now_us = self.clock.wall_us();
-                self.handle.push_task().set(|report| {
-                    report.last_success_us = Some(now_us);
-                    report.last_error = None;
-                });
-                if verdict == Verdict::Taken { How::Ack } else { self.for_long() }
+        let released = || vec![How::Release; keys.len()];
+        let hows = match verdict {
+            Verdict::Settled { outcomes } => {
+                self.note_outcomes(&outcomes);
+                self.by_outcomes(outcomes, keys, setting)
+            }
+            Verdict::Accepted => {
+                self.note_success();
+                vec![self.for_long(); keys.len()]
             }
             Verdict::Refused { error } => {
                 self.note_error(&error);
-                How::Reject { error: Some(error.into()) }
-            }
-            Verdict::KeyFailed { delay, error } => {
-                self.note_error(&error);
-                self.key_failed(delay, error, failures, setting)
+                self.whole(keys, How::Reject { error: Some(error.into()) })
             }
             Verdict::Waits { length, error } => {
                 self.note_error(&error);
                 self.breaker.throttled(now);
-                How::Hold { scope: HoldScope::Queue, acks: false, length }
+                // One hold is enough for all.
+                let mut hows = released();
+                if let Some(first) = hows.first_mut() {
+                    *first = How::Hold { scope: HoldScope::Queue, acks: false, length };
+                }
+                hows
             }
             Verdict::EndpointGone { error } => {
                 self.note_error(&error);
-                How::Release
+                released()
             }
-            Verdict::Failed { error } if self.failed(key, &error, now) => {
-                self.key_failed(None, error, failures, setting)
+            Verdict::Failed { error } => {
+                let counts = self.failed(keys, &error, now);
+                let failures = keys.first().map_or(0, |sent| sent.failures);
+                let how = self.key_failed(None, error, failures, setting);
+                self.whole(keys, if counts { how } else { How::Release })
             }
-            Verdict::Failed { .. } => How::Release,
             Verdict::Unanswered { why } => {
-                self.failed(key, &why, now);
-                How::Release
+                self.failed(keys, &why, now);
+                self.whole(keys, How::Release)
             }
         };
         if was_open && !self.breaker.is_open() {
@@ -347,7 +374,47 @@ impl Sending {
                 self.disable(PauseReason::EndpointFailing, setting);
             }
         }
-        how
+        hows
+    }
+
+    /// What happens to the keys of a request that was not taken as a whole. With several keys nobody knows which one is to blame, so each is sent
+    /// alone.
+    fn whole(&mut self, keys: &[Sent], how: How) -> Vec<How> {
+        if keys.len() > 1 {
+            self.batches.send_alone(keys);
+            return vec![How::Release; keys.len()];
+        }
+        vec![how; keys.len()]
+    }
+
+    fn by_outcomes(&self, outcomes: Vec<Outcome>, keys: &[Sent], setting: &Push) -> Vec<How> {
+        let how = |(outcome, sent): (Outcome, &Sent)| match outcome {
+            Outcome::Ack => How::Ack,
+            Outcome::Nack { delay, error } => self.key_failed(delay, error, sent.failures, setting),
+            Outcome::Reject { error } => How::Reject { error: Some(error.into()) },
+        };
+        outcomes.into_iter().zip(keys).map(how).collect()
+    }
+
+    fn note_outcomes(&self, outcomes: &[Outcome]) {
+        if outcomes.contains(&Outcome::Ack) {
+            self.note_success();
+        }
+        let error = outcomes.iter().find_map(|outcome| match outcome {
+            Outcome::Ack => None,
+            Outcome::Nack { error, .. } | Outcome::Reject { error } => Some(error),
+        });
+        if let Some(error) = error {
+            self.note_error(error);
+        }
+    }
+
+    fn note_success(&self) {
+        let now_us = self.clock.wall_us();
+        self.handle.push_task().set(|report| {
+            report.last_success_us = Some(now_us);
+            report.last_error = None;
+        });
     }
 
     /// The lease goes on as one of a worker, because the receiver settles it.
@@ -372,10 +439,11 @@ impl Sending {
     }
 
     /// Tells the breaker of a failure. Returns whether it counts for the key, if the endpoint has answered.
-    fn failed(&mut self, key: &str, why: &str, now: Instant) -> bool {
+    fn failed(&mut self, keys: &[Sent], why: &str, now: Instant) -> bool {
+        let names: Vec<&str> = keys.iter().map(|sent| &*sent.key).collect();
         let others = self.handle.ready() + self.requests.len();
         let jitter = 1.0 - PROBE_JITTER + 2.0 * PROBE_JITTER * fastrand::f64();
-        let failed = self.breaker.failed(key, others, now, jitter);
+        let failed = self.breaker.failed(&names, others, now, jitter);
         self.note_error(why);
         if failed.opened {
             tracing::warn!(
@@ -399,11 +467,16 @@ impl Sending {
         Some(wait.mul_f64(1.0 + jitter))
     }
 
-    fn settle(&self, token: Token, how: How) {
+    fn settle(&mut self, keys: &[Sent], hows: Vec<How>) {
+        if let [sent] = keys {
+            self.batches.was_sent_alone(&sent.key);
+        }
+        let settle = |(sent, how): (&Sent, How)| Settle { token: sent.token, how };
+        let settles: Vec<Settle> = keys.iter().zip(hows).map(settle).collect();
         let handle = self.handle.clone();
         self.settles.push(Box::pin(async move {
             for _ in 0..SETTLES {
-                match handle.settle(&[Settle { token, how: how.clone() }]).await {
+                match handle.settle(&settles).await {
                     Ok(_) | Err(Error::QueueDeleted | Error::NotOwner) => return,
                     // The journal accepts no events at the moment.
                     Err(_) => tokio::time::sleep(PAUSE).await,
@@ -416,7 +489,12 @@ impl Sending {
         let state = match &self.target {
             None => PushState::Refused,
             Some(_) if self.handle.has_paused_itself() => PushState::Disabled,
-            Some(_) if self.breaker.is_open() => PushState::Failing,
+            Some(_)
+                if self.breaker.is_open()
+                    || self.handshake.as_ref().is_some_and(|asks| !asks.is_granted()) =>
+            {
+                PushState::Failing
+            }
             Some(_) => PushState::Sending,
         };
         let (in_flight, allowed) = (self.requests.len(), self.breaker.allowed());
@@ -456,78 +534,21 @@ async fn pause_itself(handle: Arc<Handle>, setting: Arc<Push>, reason: PauseReas
     tracing::error!(queue = %handle.name(), reason = reason.as_str(), "the queue could not pause itself because of its endpoint");
 }
 
-const fn result(verdict: &Verdict) -> PushResult {
+fn result(verdict: &Verdict) -> PushResult {
     match verdict {
-        Verdict::Taken | Verdict::Accepted => PushResult::Ok,
+        Verdict::Settled { outcomes } => {
+            if outcomes.iter().any(|outcome| matches!(outcome, Outcome::Nack { .. })) {
+                PushResult::Failed
+            } else if outcomes.iter().any(|outcome| matches!(outcome, Outcome::Reject { .. })) {
+                PushResult::Rejected
+            } else {
+                PushResult::Ok
+            }
+        }
+        Verdict::Accepted => PushResult::Ok,
         Verdict::Refused { .. } => PushResult::Rejected,
         Verdict::Waits { .. } => PushResult::Held,
-        Verdict::KeyFailed { .. } | Verdict::EndpointGone { .. } | Verdict::Failed { .. } => {
-            PushResult::Failed
-        }
+        Verdict::EndpointGone { .. } | Verdict::Failed { .. } => PushResult::Failed,
         Verdict::Unanswered { .. } => PushResult::NoAnswer,
     }
-}
-
-/// Sends a key.
-async fn deliver(
-    (handle, sender, clock, bodies): (Arc<Handle>, Sender, Clock, Arc<Semaphore>),
-    item: Item,
-    target: Target,
-) -> Ended {
-    let Target { setting, endpoint } = target;
-    let began = Instant::now();
-    let kib = (pushed_bytes(&item, &setting) / 1_024 + 1).min(BODIES_KIB);
-    let kib = u32::try_from(kib).unwrap_or(u32::MAX);
-    let mut answer = None;
-    // The commit of the lease may have taken long. A request must not outlive its lease.
-    let lasts = || item.deadline.since(handle.moment().now) >= setting.timeout.get();
-    if let Ok(Ok(_permit)) = timeout(LEASE_MARGIN / 2, bodies.acquire_many(kib)).await
-        && lasts()
-        && let Some(call) = call_of(&handle, &item, &setting, &clock)
-    {
-        answer = Some(sender.send(&endpoint, call, setting.timeout.get()).await);
-    }
-    let key = item.key.as_str().to_owned();
-    Ended { key, token: item.token, failures: item.failures, setting, answer, took: began.elapsed() }
-}
-
-/// The request for a key. `None` for a key without deltas.
-fn call_of(handle: &Handle, item: &Item, setting: &Push, clock: &Clock) -> Option<Call> {
-    let pushed = pushed(&handle.lives(), item, setting, handle.moment())?;
-    let mut headers = HeaderMap::new();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    let mut insert = |name, text: String| {
-        if let Ok(value) = HeaderValue::from_str(&text) {
-            headers.insert(name, value);
-        }
-    };
-    insert(KEY, utf8_percent_encode(item.key.as_str(), &UNRESERVED).to_string());
-    insert(TOKEN, item.token.rv().get().to_string());
-    insert(ATTEMPT, item.attempt.to_string());
-    if setting.is_async {
-        let life = handle.lives().id_of(item.token.rv());
-        insert(LEASE, LeaseId { life, token: item.token }.to_string());
-    }
-    let trace = item.deltas.last().and_then(|delta| delta.provenance.trace()).map(ToString::to_string);
-    if let Some(trace) = &trace {
-        insert(TRACEPARENT, trace.clone());
-    }
-    let id = format!("{}-{}", handle.incarnation(), pushed.version);
-    match setting.format {
-        PushFormat::Standard => {}
-        PushFormat::Raw => {
-            insert(TYPE, pushed.kind.to_owned());
-            insert(VERSION, pushed.version.to_string());
-        }
-        PushFormat::Cloudevents => CloudEvent {
-            kind: pushed.kind,
-            queue: handle.name().as_str(),
-            id: &id,
-            time: pushed.time,
-            item: Some((item.key.as_str(), pushed.version)),
-            traceparent: trace.as_deref(),
-        }
-        .write(&mut headers),
-    }
-    Some(Call { id, timestamp: clock.wall_us() / 1_000_000, headers, body: pushed.body.into() })
 }

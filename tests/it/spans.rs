@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::harness::receiver::Receiver;
 use crate::harness::{Service, spawn, within};
 
 /// A collector that stores the spans it receives.
@@ -112,6 +113,68 @@ async fn requests_belong_to_the_traces_of_their_callers() {
     assert_eq!(reads.len(), 1, "an unsampled trace has no span");
     assert!(attribute(&reads[0], "error.type").is_some_and(|code| code.contains("queue-not-found")));
     assert!(!format!("{:?}", collector.spans.lock()).contains("payload"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pushed_request_has_a_span_with_links_to_the_traces_of_its_deltas() {
+    const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+    let collector = Collector::default();
+    let endpoint = format!("http://{}/v1/traces", collector.start().await);
+    let mut receiver = Receiver::start().await;
+    let service = Service::with(|settings| {
+        settings.trace.otlp_endpoint = Some(endpoint);
+        settings.push.allow = vec!["http://127.0.0.1:*".to_owned()];
+        settings.push.allow_networks = vec!["127.0.0.0/8".parse().expect("a network")];
+    })
+    .await;
+    let mut client = service.client().await;
+    client
+        .call("PUT", "/v1/queues/prices", &json!({"mode": "delta", "max_deltas_per_key": 1_000}))
+        .await
+        .ok();
+    // One key with more deltas than a span has links, and another without a trace.
+    for number in 0..140 {
+        let traceparent = format!("00-{TRACE}-b7ad6b716920{number:04x}-01");
+        let object = json!({"key": "a", "n": number}).to_string();
+        client.send_text("POST", "/v1/queues/prices/add", &[("traceparent", &traceparent)], &object).await;
+        client.reply().await.ok();
+    }
+    let push = json!({"url": receiver.url("/"), "format": "raw", "secrets": [], "retry": ["1h"]});
+    client.call("PATCH", "/v1/queues/prices", &json!({"push": push})).await.ok();
+    let hook = receiver.next().await;
+    let sent = hook.header("traceparent").to_owned();
+    hook.answer(200, "").await;
+    client.call("POST", "/v1/queues/prices/add", &json!({"key": "b"})).await.ok();
+    receiver.next().await.answer(503, "").await;
+    within(async {
+        while client.call("GET", "/v1/queues/prices", &Value::Null).await.ok()["status"]["delayed"] != 1 {}
+    })
+    .await;
+    service.shutdown.signal();
+    service.stopped().await;
+
+    let spans = collector.named("process prices");
+    let [first, second] = &*spans else { panic!("{spans:#?}") };
+    assert_eq!(first.kind, SpanKind::Consumer as i32);
+    assert_eq!((first.links.len(), first.dropped_links_count), (128, 12));
+    assert_eq!(hex(&first.links[1].span_id), "b7ad6b7169200001");
+    assert_eq!(
+        (hex(&first.trace_id), hex(&first.parent_span_id)),
+        (TRACE.to_owned(), "b7ad6b716920008b".to_owned()),
+        "it belongs to the trace of the newest change"
+    );
+    assert_eq!(sent, format!("00-{TRACE}-{}-01", hex(&first.span_id)), "the receiver continues the span");
+    for (name, value) in [
+        ("messaging.system", "deltaq"),
+        ("messaging.operation.type", "process"),
+        ("messaging.destination.name", "prices"),
+        ("http.response.status_code", "200"),
+    ] {
+        assert!(attribute(first, name).is_some_and(|found| found.contains(value)), "{name}: {first:?}");
+    }
+    assert!(second.links.is_empty() && second.parent_span_id.is_empty(), "{second:?}");
+    assert!(attribute(second, "http.response.status_code").is_some_and(|code| code.contains("503")));
+    assert!(second.status.is_some());
 }
 
 #[tokio::test(flavor = "multi_thread")]

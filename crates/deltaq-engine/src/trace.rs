@@ -20,6 +20,12 @@ pub struct TraceContext {
 pub type Trace = Arc<TraceContext>;
 
 impl TraceContext {
+    /// The context of a span.
+    #[must_use]
+    pub fn of_span(trace_id: [u8; 16], span_id: [u8; 8], is_sampled: bool) -> Self {
+        Self { trace_id, parent_id: span_id, flags: is_sampled.into() }
+    }
+
     /// Parses the value of a header `traceparent`; `None` if it is not valid. The beginning of a newer version is read as
     /// version 00.
     #[must_use]

@@ -12,6 +12,8 @@ use super::terms::Span;
 
 mod headers;
 
+pub use self::headers::PushHeader;
+
 /// Maximum length of the URL in bytes.
 pub const PUSH_URL_BYTES_MAX: usize = 2_048;
 /// Maximum number of names of secrets.
@@ -20,6 +22,10 @@ pub const PUSH_SECRETS_MAX: usize = 4;
 const RETRIES_MAX: usize = 32;
 /// Maximum number of statuses that park a key.
 const STATUSES_MAX: usize = 32;
+/// Maximum number of keys in a request.
+const BATCH_MAX: u64 = 1_000;
+/// Maximum length of the origin of a handshake, in bytes.
+const ORIGIN_BYTES_MAX: usize = 253;
 /// Maximum length of a secret's name.
 const SECRET_NAME_BYTES_MAX: usize = 64;
 /// The longest wait, in microseconds.
@@ -54,6 +60,10 @@ pub struct Push {
     #[serde(default = "max_in_flight", deserialize_with = "range::whole::<1, 256, _, _>")]
     #[schema(required = true, minimum = 1, maximum = 256)]
     pub max_in_flight: u64,
+    /// Maximum number of keys in a request, up to 1000. With more than 1, the body of each request is a list.
+    #[serde(default = "batch", deserialize_with = "range::whole::<1, BATCH_MAX, _, _>")]
+    #[schema(required = true, minimum = 1, maximum = 1_000)]
+    pub batch: u64,
     /// The wait of a key after each of its failures, at most 7d; the last one repeats. An empty list means the queue's `rate_limiter`.
     #[serde(default = "retry", deserialize_with = "waits")]
     #[schema(required = true, value_type = Vec<Span>, max_items = 32)]
@@ -66,10 +76,16 @@ pub struct Push {
     #[serde(default = "disable_after", deserialize_with = "range::span::<0, CENTURY, _>")]
     #[schema(required = true, value_type = Span)]
     pub disable_after: DurationText,
-    /// Further headers of each request: at most 32, with 8 KiB in names and values. They have no credentials, because whoever may read the queue sees them.
+    /// The origin in whose name the server asks the endpoint for its permission (the `OPTIONS` request of CloudEvents webhooks) before it sends keys,
+    /// such as `deltaq.example`. Null asks nothing.
+    #[serde(default, deserialize_with = "origin")]
+    #[schema(required = true, max_length = 253, examples("deltaq.example"))]
+    pub handshake: Option<String>,
+    /// Further headers of each request: at most 32, with 8 KiB in names and values. A value is a text, which whoever may read the queue sees, or a
+    /// secret of the server.
     #[serde(default, deserialize_with = "headers::read")]
     #[schema(required = true)]
-    pub headers: BTreeMap<String, String>,
+    pub headers: BTreeMap<String, PushHeader>,
     /// Whether a 202 means that the receiver settles the key later, with the lease id of the header `deltaq-lease`. The lease then lasts as
     /// long as the `lease` of the queue.
     #[serde(rename = "async", default, deserialize_with = "flag")]
@@ -123,6 +139,10 @@ const fn max_in_flight() -> u64 {
     16
 }
 
+const fn batch() -> u64 {
+    1
+}
+
 fn retry() -> Vec<DurationText> {
     RETRY_SECONDS.map(DurationText::from_secs).into()
 }
@@ -141,6 +161,19 @@ fn url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
         let is_url = text.starts_with("http://") || text.starts_with("https://");
         let is_visible = text.bytes().all(|byte| byte.is_ascii_graphic());
         (is_url && is_visible && text.len() <= PUSH_URL_BYTES_MAX).then(|| text.to_owned())
+    })
+}
+
+fn origin<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let expected = format!(
+        "a name such as \"deltaq.example\" of at most {ORIGIN_BYTES_MAX} visible ASCII characters, or null"
+    );
+    range::whole_value(deserializer, &expected, |value| {
+        let origin: Option<String> = serde_json::from_value(value).ok()?;
+        let is_name = |text: &String| {
+            (1..=ORIGIN_BYTES_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+        };
+        origin.as_ref().is_none_or(is_name).then_some(origin)
     })
 }
 

@@ -16,7 +16,7 @@ use super::failure::Failure;
 use super::output::{Cell, Output, Row, Tone};
 use super::session::{Execute, Session};
 use crate::hooks::verify;
-use crate::secrets::Secret;
+use crate::secrets::{Secret, Use};
 
 super::commands! {
     /// Commands on the deliveries of hooks.
@@ -226,8 +226,8 @@ impl Execute for Verify {
         if let Some((member, why)) = hook.fault() {
             return Err(failed(format!("--{member}: {why}")));
         }
-        let secret =
-            Secret::read("--secret-file", &self.secret_file).map_err(|error| failed(with_causes(&error)))?;
+        let secret = Secret::read(Use::Hooks, "--secret-file", &self.secret_file)
+            .map_err(|error| failed(with_causes(&error)))?;
         let body = std::fs::read(&self.body);
         let body = body.map_err(|error| failed(format!("can't read {}: {error}", self.body.display())))?;
         let now = self.at.unwrap_or_else(|| session.clock.wall_us() / 1_000_000);

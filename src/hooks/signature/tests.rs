@@ -5,6 +5,7 @@ use axum::http::HeaderName;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
 use super::*;
+use crate::secrets::Use;
 
 const NOW: u64 = 1_764_422_400;
 const TEXT: &str = "0123456789abcdef";
@@ -16,7 +17,7 @@ fn secret(text: &str) -> Secret {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), text).unwrap();
     fs::set_permissions(file.path(), fs::Permissions::from_mode(0o600)).unwrap();
-    Secret::read("s", file.path()).unwrap()
+    Secret::read(Use::Hooks, "s", file.path()).unwrap()
 }
 
 fn hook(scheme: &str) -> Hook {
@@ -44,10 +45,34 @@ fn the_example_of_github_is_verified() {
     // From GitHub's documentation, "Validating webhook deliveries".
     let signature = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
     let given = [("x-hub-signature-256", signature)];
+    assert_eq!(check("github", "It's a Secret to Everybody", &given, b"Hello, World!"), Ok(()));
     assert_eq!(check("github", "It's-a-Secret-to-Everybody", &given, b"Hello, World!"), Err(Unsigned::Wrong));
-    let with_spaces =
-        mac(b"It's a Secret to Everybody", &[b"Hello, World!"]).unwrap().finalize().into_bytes();
-    assert_eq!(format!("sha256={}", hex_of(&with_spaces)), signature);
+}
+
+#[test]
+fn a_public_key_verifies_what_its_private_key_has_signed_and_is_no_secret() {
+    use ring::signature::{Ed25519KeyPair, KeyPair as _};
+
+    let pair = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap();
+    let public = format!("whpk_{}", BASE64.encode(pair.public_key()));
+    let time = NOW.to_string();
+    let signed =
+        |body: &str| format!("v1a,{}", BASE64.encode(pair.sign(format!("a.{time}.{body}").as_bytes())));
+    let forged = BASE64.encode(made(public.as_bytes(), &[b"a.", time.as_bytes(), b".", b"{}"]));
+    let given = |signature: &str| {
+        let given = [("webhook-id", "a"), ("webhook-timestamp", &time), ("webhook-signature", signature)];
+        check("standard", &public, &given, b"{}")
+    };
+    assert_eq!(given(&signed("{}")), Ok(()));
+    assert_eq!(given(&format!("v1,AAAA v1a,AAAA {}", signed("{}"))), Ok(()));
+    for wrong in
+        [signed("{} "), signed("{}").replace("v1a,", "v1,"), format!("v1,{forged}"), "v1a,".to_owned()]
+    {
+        assert_eq!(given(&wrong), Err(Unsigned::Wrong), "{wrong}");
+    }
+    let hub = format!("sha256={}", hex_of(&made(public.as_bytes(), &[b"{}"])));
+    assert_eq!(check("github", &public, &[("x-hub-signature-256", &hub)], b"{}"), Err(Unsigned::Wrong));
+    assert_eq!(check("gitlab", &public, &[("x-gitlab-token", &public)], b"{}"), Err(Unsigned::Wrong));
 }
 
 #[test]

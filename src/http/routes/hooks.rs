@@ -14,7 +14,7 @@ use deltaq_engine::refusal::Refusal;
 use deltaq_service::{self, Handle, HookResult, Moment, Name, Rejected};
 use deltaq_types::{
     DeliveriesBody, DeliveriesCount, DeliveryDocument, DeliveryList, DeliveryReason, Hook, HookAnswer,
-    Redelivered,
+    HookScheme, Redelivered,
 };
 use serde_json::json;
 
@@ -528,9 +528,19 @@ pub(super) fn check_hook(
         return Ok(());
     }
     check_producer(context, name, hook)?;
-    let is_missing = |secret: &&String| context.state.hook_secrets.of(name.as_str(), secret).is_none();
-    let Some(secret) = hook.secrets.iter().find(is_missing) else { return Ok(()) };
-    let why = format!("this server has no secret {secret:?} that the queue may use");
-    Err(Problem::invalid_setting("hook.secrets", &why)
-        .hint("the operator adds it as [hooks.secrets.NAME], with file and queues, and restarts the server"))
+    for secret in &hook.secrets {
+        let Some(found) = context.state.hook_secrets.of(name.as_str(), secret) else {
+            let why = format!("this server has no secret {secret:?} that the queue may use");
+            return Err(Problem::invalid_setting("hook.secrets", &why).hint(
+                "the operator adds it as [hooks.secrets.NAME], with file and queues, and restarts the server",
+            ));
+        };
+        if found.is_public() && hook.scheme != HookScheme::Standard {
+            let why = format!(
+                "the secret {secret:?} is a public key, which only the scheme standard verifies with"
+            );
+            return Err(Problem::invalid_setting("hook.secrets", &why).hint("use a shared secret"));
+        }
+    }
+    Ok(())
 }

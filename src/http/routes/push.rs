@@ -11,8 +11,8 @@ use crate::http::openapi::responses::{Always, OfBody, OfQueue, Unprocessable};
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Json;
 use crate::http::request::call::QueueCall;
-use crate::http::wire;
-use crate::push::{Answer, Call, CloudEvent};
+use crate::http::wire::{self, CloudEvent};
+use crate::push::{Answer, Call};
 
 /// The type of a test request.
 const TYPE: &str = "deltaq.test";

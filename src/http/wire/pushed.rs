@@ -3,12 +3,25 @@
 use deltaq_engine::command::Item;
 use deltaq_engine::delta::{Delta, DeltaKind};
 use deltaq_engine::lives::Lives;
-use deltaq_service::Moment;
+use deltaq_service::{LeaseId, Moment};
 use deltaq_types::{Push, PushFormat, PushPayload, Timestamp};
+use serde_json::json;
 
+use super::cloud_event::{CloudEvent, EventLease};
 use super::popped::{With, item_text, popped_bytes};
 
-/// The body of a request, the type of what happened, and the version of the newest delta.
+/// Where the keys of a request come from.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin<'a> {
+    /// The queue.
+    pub queue: &'a str,
+    /// Its incarnation.
+    pub incarnation: &'a str,
+    /// Its lives.
+    pub lives: &'a Lives,
+}
+
+/// A request for one key.
 #[derive(Debug)]
 pub struct Pushed {
     /// The body.
@@ -19,12 +32,20 @@ pub struct Pushed {
     pub version: u64,
     /// The time of the newest delta.
     pub time: Timestamp,
+    /// The trace of the newest delta.
+    pub trace: Option<String>,
 }
 
 /// The approximate length of the body, in bytes.
 #[must_use]
-pub fn pushed_bytes(item: &Item, push: &Push) -> usize {
-    popped_bytes(std::slice::from_ref(item), &[], &with(push))
+pub fn pushed_bytes(items: &[Item], push: &Push) -> usize {
+    popped_bytes(items, &[], &with(push))
+}
+
+/// The id of an event: the same while the content of the key is the same.
+#[must_use]
+pub fn event_id(incarnation: &str, version: u64) -> String {
+    format!("{incarnation}-{version}")
 }
 
 /// The request for a delivered key. A key without deltas is not pushed.
@@ -32,18 +53,29 @@ pub fn pushed_bytes(item: &Item, push: &Push) -> usize {
 pub fn pushed(lives: &Lives, item: &Item, push: &Push, moment: Moment) -> Option<Pushed> {
     let newest = item.deltas.last()?;
     let kind = kind(newest);
-    let version = newest.rv.get();
-    let body = match (push.format, push.payload) {
-        (PushFormat::Raw, _) | (PushFormat::Cloudevents, PushPayload::Full | PushPayload::Known) => {
-            newest.object.as_str().to_owned()
+    let body = match push.format {
+        PushFormat::Raw | PushFormat::Cloudevents => data(lives, item, newest, push),
+        PushFormat::Standard => {
+            let data = standard(lives, item, newest, push, moment);
+            envelope(kind, time(newest, moment), &data)
         }
-        (PushFormat::Cloudevents, PushPayload::Thin) => thin(item, newest),
-        (PushFormat::Standard, PushPayload::Full | PushPayload::Known) => {
-            envelope(kind, newest, moment, &item_text(lives, item, &with(push), moment))
-        }
-        (PushFormat::Standard, PushPayload::Thin) => envelope(kind, newest, moment, &thin(item, newest)),
     };
-    Some(Pushed { body, kind, version, time: super::timestamp(moment.wall(newest.queued_at)) })
+    Some(Pushed { body, kind, version: newest.rv.get(), time: time(newest, moment), trace: trace(newest) })
+}
+
+/// The body of the request for several delivered keys: a list. Keys without deltas are not pushed.
+#[must_use]
+pub fn pushed_list(origin: Origin<'_>, items: &[Item], push: &Push, moment: Moment) -> Option<String> {
+    let newest = items.iter().map(|item| Some((item, item.deltas.last()?))).collect::<Option<Vec<_>>>()?;
+    let joined = |texts: Vec<String>| texts.join(",");
+    if push.format == PushFormat::Cloudevents {
+        let event = |(item, newest): &(&Item, &Delta)| event(origin, item, newest, push, moment);
+        return Some(format!("[{}]", joined(newest.iter().map(event).collect())));
+    }
+    let text = |(item, newest): &(&Item, &Delta)| standard(origin.lives, item, newest, push, moment);
+    let items = joined(newest.iter().map(text).collect());
+    let last = newest.iter().map(|(_, newest)| time(newest, moment)).max()?;
+    Some(envelope("deltaq.items", last, &format!(r#"{{"items":[{items}]}}"#)))
 }
 
 /// What is added to the key.
@@ -51,16 +83,65 @@ fn with(push: &Push) -> With {
     With { known: push.payload == PushPayload::Known, ..With::default() }
 }
 
-fn thin(item: &Item, newest: &Delta) -> String {
+/// The key in the format `standard`.
+fn standard(lives: &Lives, item: &Item, newest: &Delta, push: &Push, moment: Moment) -> String {
+    match push.payload {
+        PushPayload::Thin => thin(lives, item, newest),
+        PushPayload::Full | PushPayload::Known => item_text(lives, item, &with(push), moment),
+    }
+}
+
+/// The key in the formats without an envelope.
+fn data(lives: &Lives, item: &Item, newest: &Delta, push: &Push) -> String {
+    match push.payload {
+        PushPayload::Thin => thin(lives, item, newest),
+        PushPayload::Full | PushPayload::Known => newest.object.as_str().to_owned(),
+    }
+}
+
+/// The key as an event in JSON.
+fn event(origin: Origin<'_>, item: &Item, newest: &Delta, push: &Push, moment: Moment) -> String {
+    let version = newest.rv.get();
+    let trace = trace(newest);
+    let lease_id = lease_id(origin.lives, item);
+    let lease = EventLease {
+        token: item.token.rv().get(),
+        attempt: item.attempt.into(),
+        id: push.is_async.then_some(&*lease_id),
+    };
+    let event = CloudEvent {
+        kind: kind(newest),
+        queue: origin.queue,
+        id: &event_id(origin.incarnation, version),
+        time: time(newest, moment),
+        item: Some((item.key.as_str(), version)),
+        traceparent: trace.as_deref(),
+    };
+    event.json(Some(lease), &data(origin.lives, item, newest, push))
+}
+
+fn thin(lives: &Lives, item: &Item, newest: &Delta) -> String {
     let (key, kind, version) = (item.key.as_str(), newest.kind.as_str(), newest.rv.get());
-    serde_json::json!({"key": key, "type": kind, "resource_version": version}).to_string()
+    let lease = json!({"id": lease_id(lives, item), "token": item.token.rv().get()});
+    json!({"key": key, "type": kind, "resource_version": version, "lease": lease}).to_string()
+}
+
+fn lease_id(lives: &Lives, item: &Item) -> String {
+    LeaseId { life: lives.id_of(item.token.rv()), token: item.token }.to_string()
 }
 
 fn kind(newest: &Delta) -> &'static str {
     if newest.kind == DeltaKind::Deleted { "deltaq.item.deleted" } else { "deltaq.item.updated" }
 }
 
-fn envelope(kind: &str, newest: &Delta, moment: Moment, data: &str) -> String {
-    let timestamp = super::timestamp(moment.wall(newest.queued_at));
-    format!(r#"{{"type":"{kind}","timestamp":"{timestamp}","data":{data}}}"#)
+fn trace(newest: &Delta) -> Option<String> {
+    newest.provenance.trace().map(ToString::to_string)
+}
+
+fn time(newest: &Delta, moment: Moment) -> Timestamp {
+    super::timestamp(moment.wall(newest.queued_at))
+}
+
+fn envelope(kind: &str, time: Timestamp, data: &str) -> String {
+    format!(r#"{{"type":"{kind}","timestamp":"{time}","data":{data}}}"#)
 }

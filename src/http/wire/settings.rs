@@ -357,6 +357,12 @@ fn check_push(config: &Config) -> Result<(), Problem> {
         let why = "a queue of mode keys has no objects, so it has nothing to push";
         return Err(Problem::invalid_setting("push", why).hint("use mode latest"));
     }
+    if push.format == PushFormat::Raw && push.batch > 1 {
+        let why = "the body of the format raw is one object, so a request has one key";
+        return Err(
+            Problem::invalid_setting("push.batch", why).hint("use 1, or the format standard or cloudevents")
+        );
+    }
     match push.format {
         PushFormat::Standard if push.secrets.is_empty() => {
             let why = "the format standard needs a secret, because its receivers verify the signature";

@@ -98,6 +98,30 @@ async fn every_address_of_an_answer_is_checked() {
     assert_eq!(*count.lock(), 0);
 }
 
+#[tokio::test]
+async fn a_proxy_gets_all_requests_and_only_its_name_may_be_an_inner_address() {
+    let (port, count) = listener("127.0.0.1").await;
+    let settings = config::Push {
+        allow: vec!["http://shop.example:*".to_owned()],
+        proxy: Some(format!("http://proxy.internal:{port}")),
+        ..config::Push::default()
+    };
+    let policy = Policy::read(&settings).unwrap();
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let noted = asked.clone();
+    let lookup: Lookup = Arc::new(move |name| {
+        noted.lock().push(name);
+        Box::pin(std::future::ready(Ok(vec![SocketAddr::new("127.0.0.1".parse().unwrap(), 0)])))
+    });
+    let sender = Sender::looking_up(&policy, lookup).unwrap();
+    let push = serde_json::json!({"url": "http://shop.example:9/a", "format": "raw"});
+    let endpoint = policy.endpoint("q", &serde_json::from_value(push).unwrap()).unwrap();
+    let call = Call { id: "a".to_owned(), timestamp: 1, headers: HeaderMap::new(), body: Bytes::new() };
+    let answer = sender.send(&endpoint, call, Duration::from_mins(1)).await;
+    assert!(matches!(answer, Answer::Status { status: 204, .. }), "{answer:?}");
+    assert_eq!((*count.lock(), &**asked.lock()), (1, &["proxy.internal".to_owned()][..]));
+}
+
 /// Ends the look-ups of the test, and counts those that have begun.
 static END: Barrier = Barrier::new(LOOKUPS_MAX + 1);
 static BEGUN: AtomicUsize = AtomicUsize::new(0);

@@ -14,7 +14,7 @@ use deltaq::http::connection::threads::Threads;
 use deltaq::http::connection::{ConnectionLimits, ListenerContext, Protocol, TrustedProxies, serve};
 use deltaq::http::{Api, AppState, Gate, HttpLimits, Node, Parts, RequestMetrics, Seats, StoreInfo};
 use deltaq::push::{Policy, Sender};
-use deltaq::secrets::Secrets;
+use deltaq::secrets::{Secrets, Use};
 use deltaq::spans::Spans;
 use deltaq_engine::config::Config;
 use deltaq_runtime::clock::Clock;
@@ -226,7 +226,7 @@ fn hook_secrets() -> Secrets {
     fs::write(&file, HOOK_SECRET).expect("a file");
     fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("its owner is this user");
     let secret = SecretFile { file, queues: vec!["*".to_owned()] };
-    Secrets::read("hooks", &[("hook".to_owned(), secret)].into()).expect("a secret")
+    Secrets::read(Use::Hooks, &[("hook".to_owned(), secret)].into()).expect("a secret")
 }
 
 /// A queue of this partition.

@@ -16,7 +16,9 @@ use crate::harness::receiver::{Hook, Receiver};
 use crate::harness::{Service, within};
 
 mod answers;
+mod batches;
 mod formats;
+mod handshakes;
 mod later;
 mod outage;
 
@@ -149,6 +151,16 @@ async fn a_request_has_the_headers_of_the_setting() {
     service.post(&format!("{QUEUE}/add"), &object("b")).await.ok();
     let hook = receiver.next().await;
     assert_eq!(hook.header("x-env"), "test");
+    hook.answer(200, "").await;
+
+    // A credential is a secret of the server. The queue may not use the other one.
+    let header = |secret: &str| json!({"push": {"headers": {"authorization": {"secret": secret, "prefix": "Bearer "}}}});
+    service.call("PATCH", QUEUE, &header("other")).await.problem("invalid-config");
+    let patched = service.call("PATCH", QUEUE, &header("shop")).await.ok();
+    assert!(!patched.to_string().contains(SECRET), "{patched}");
+    service.post(&format!("{QUEUE}/add"), &object("c")).await.ok();
+    let hook = receiver.next().await;
+    assert_eq!(hook.header("authorization"), format!("Bearer {SECRET}"));
     hook.answer(200, "").await;
 
     for (name, why) in [

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize as _;
 use serde::de::{self, Deserializer};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::is_secret_name;
 
 /// Maximum number of headers.
 const COUNT_MAX: usize = 32;
@@ -26,43 +29,94 @@ const HOP_BY_HOP: [&str; 9] = [
     "upgrade",
     "http2-settings",
 ];
-/// Names whose values are credentials. Settings are shown to all who may read the queue.
+/// Names whose values are credentials. Settings are shown to all who may read the queue, so the values are secrets of the server.
 const CREDENTIALS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
 
+/// The value of a header.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub enum PushHeader {
+    /// A text.
+    Text(String),
+    /// The first line of a secret of the server.
+    Secret {
+        /// The name of the secret, from the server's setting `push.secrets`.
+        secret: String,
+        /// The text before the secret, such as `Bearer `.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        prefix: String,
+    },
+}
+
+/// Why a value that is neither of the two is refused.
+const EXPECTED: &str = "invalid value, expected names and values of headers such as {\"x-env\":\"prod\"} or {\"authorization\":{\"secret\":\"shop\",\"prefix\":\"Bearer \"}}";
+
 /// The headers, with lowercase names.
-pub(super) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
+pub(super) fn read<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, PushHeader>, D::Error> {
     let value = Value::deserialize(deserializer)?;
-    let given: Option<BTreeMap<String, String>> = serde_json::from_value(value).ok();
-    let given = given.ok_or_else(|| {
-        de::Error::custom(r#"invalid value, expected names and values of headers such as {"x-env":"prod"}"#)
-    })?;
+    let has_other_members = |value: &Value| {
+        value
+            .as_object()
+            .is_some_and(|members| members.keys().any(|name| name != "secret" && name != "prefix"))
+    };
+    let is_known = !value.as_object().is_some_and(|headers| headers.values().any(has_other_members));
+    let given: Option<BTreeMap<String, PushHeader>> = serde_json::from_value(value).ok();
+    let given = given.filter(|_| is_known).ok_or_else(|| de::Error::custom(EXPECTED))?;
     checked(given).map_err(de::Error::custom)
 }
 
-fn checked(given: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, String> {
+fn checked(given: BTreeMap<String, PushHeader>) -> Result<BTreeMap<String, PushHeader>, String> {
     if given.len() > COUNT_MAX {
         return Err(format!("{} headers, expected at most {COUNT_MAX}", given.len()));
     }
-    let bytes: usize = given.iter().map(|(name, value)| name.len() + value.len()).sum();
+    let bytes: usize = given.iter().map(|(name, value)| name.len() + value.text().len()).sum();
     if bytes > BYTES_MAX {
         return Err(format!("the names and values have {bytes} bytes, expected at most {BYTES_MAX}"));
     }
     let mut headers = BTreeMap::new();
     for (given_name, value) in given {
         let name = given_name.to_ascii_lowercase();
-        if let Some(why) = wrong_name(&name) {
+        if let Some(why) = wrong_name(&name).or_else(|| wrong_value(&name, &value)) {
             return Err(format!("{given_name:?} {why}"));
-        }
-        if !is_value(&value) {
-            return Err(format!(
-                "the value of {given_name:?} may have visible ASCII characters, and spaces between them"
-            ));
         }
         if headers.insert(name, value).is_some() {
             return Err(format!("{given_name:?} is there twice; upper and lower case are one name"));
         }
     }
     Ok(headers)
+}
+
+impl PushHeader {
+    /// The part that whoever may read the queue sees.
+    fn text(&self) -> &str {
+        match self {
+            Self::Text(text) | Self::Secret { prefix: text, .. } => text,
+        }
+    }
+}
+
+/// Why a header may not have this value.
+fn wrong_value(name: &str, value: &PushHeader) -> Option<&'static str> {
+    let text = value.text();
+    let is_visible = text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
+    match value {
+        PushHeader::Text(_) if CREDENTIALS.contains(&name) => Some(
+            "is a credential, and settings are shown to all who may read the queue; its value is a secret of the server, such as \
+             {\"secret\":\"shop\",\"prefix\":\"Bearer \"}",
+        ),
+        PushHeader::Text(_) if !is_visible || text.trim() != text => {
+            Some("has a wrong value: it may have visible ASCII characters, and spaces between them")
+        }
+        PushHeader::Secret { .. } if !is_visible || text.trim_start() != text => {
+            Some("has a wrong prefix: it may have visible ASCII characters, and spaces behind them")
+        }
+        PushHeader::Secret { secret, .. } if !is_secret_name(secret) => {
+            Some("has a wrong name of a secret: it may have up to 64 characters of a-z, 0-9, \"_\" and \"-\"")
+        }
+        PushHeader::Text(_) | PushHeader::Secret { .. } => None,
+    }
 }
 
 /// Why a header may not have this name.
@@ -77,27 +131,53 @@ fn wrong_name(name: &str) -> Option<&'static str> {
     if HOP_BY_HOP.contains(&name) {
         return Some("concerns the connection, which is the server's");
     }
-    CREDENTIALS.contains(&name).then_some(
-        "is a credential, and settings are shown to all who may read the queue; the secrets sign the requests",
-    )
-}
-
-fn is_value(value: &str) -> bool {
-    value.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) && value.trim() == value
+    None
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn checked_one(name: &str, value: &str) -> Result<BTreeMap<String, String>, String> {
-        checked([(name.to_owned(), value.to_owned())].into())
+    fn text(text: &str) -> PushHeader {
+        PushHeader::Text(text.to_owned())
+    }
+
+    fn checked_one(name: &str, value: &str) -> Result<BTreeMap<String, PushHeader>, String> {
+        checked([(name.to_owned(), text(value))].into())
+    }
+
+    fn parsed(json: &str) -> Result<BTreeMap<String, PushHeader>, serde_json::Error> {
+        read(&mut serde_json::Deserializer::from_str(json))
+    }
+
+    #[test]
+    fn a_credential_is_a_secret_of_the_server() {
+        for good in [
+            r#"{"Authorization":{"secret":"shop","prefix":"Bearer "}}"#,
+            r#"{"cookie":{"secret":"shop"}}"#,
+            r#"{"x-api-key":{"secret":"shop"}}"#,
+        ] {
+            parsed(good).expect(good);
+        }
+        for bad in [
+            r#"{"authorization":"Bearer x"}"#,
+            r#"{"authorization":{"secret":"Shop"}}"#,
+            r#"{"authorization":{"secret":""}}"#,
+            r#"{"authorization":{"prefix":"Bearer "}}"#,
+            r#"{"authorization":{"secret":"shop","prefix":"a\r\nb"}}"#,
+            r#"{"authorization":{"secret":"shop","suffix":"x"}}"#,
+            r#"{"authorization":["shop"]}"#,
+            r#"{"webhook-id":{"secret":"shop"}}"#,
+            r#"{"x-a":1}"#,
+        ] {
+            parsed(bad).expect_err(bad);
+        }
     }
 
     #[test]
     fn names_are_lowercase_and_values_are_kept() {
         let headers = checked_one("X-Env", "prod (a, b); c=\"d\"").expect("a header");
-        assert_eq!(headers, [("x-env".to_owned(), "prod (a, b); c=\"d\"".to_owned())].into());
+        assert_eq!(headers, [("x-env".to_owned(), text("prod (a, b); c=\"d\""))].into());
         assert!(checked_one("x-empty", "").is_ok());
     }
 
@@ -137,12 +217,12 @@ mod tests {
     #[test]
     fn headers_are_bounded() {
         let many = |count: usize, length: usize| {
-            (0..count).map(|number| (format!("x-{number:02}"), "v".repeat(length))).collect()
+            (0..count).map(|number| (format!("x-{number:02}"), text(&"v".repeat(length)))).collect()
         };
         assert!(checked(many(32, 252)).is_ok());
         assert!(checked(many(32, 253)).expect_err("too large").contains("8192"));
         assert!(checked(many(33, 1)).expect_err("too many").contains("32"));
-        let twice = [("X-A".to_owned(), "1".to_owned()), ("x-a".to_owned(), "2".to_owned())];
+        let twice = [("X-A".to_owned(), text("1")), ("x-a".to_owned(), text("2"))];
         assert!(checked(twice.into()).expect_err("one name").contains("twice"));
     }
 }

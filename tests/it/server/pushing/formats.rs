@@ -14,7 +14,11 @@ async fn the_formats_and_payloads() {
     let hook = receiver.next().await;
     let data = hook.json()["data"].take();
     let version = data["resource_version"].as_u64().expect("a number");
-    assert_eq!(data, json!({"key": "a", "type": "Added", "resource_version": version}));
+    let token = hook.number("deltaq-token");
+    let id = data["lease"]["id"].as_str().expect("text").to_owned();
+    let lease = json!({"id": id, "token": token});
+    assert!(id.ends_with(&format!("-{token}")), "{id}");
+    assert_eq!(data, json!({"key": "a", "type": "Added", "resource_version": version, "lease": lease}));
     hook.answer(200, "").await;
     reaches(&service, "/known", json!(1)).await;
 

@@ -39,7 +39,7 @@ use deltaq_engine::trace::{Trace, TraceContext};
 use deltaq_engine::view::View;
 use deltaq_types::name::{Incarnation, Name};
 use deltaq_types::{
-    Bucket, Mode, PauseReason, Push, PushFormat, PushPayload, RawObject, Retention, VersionTies,
+    Bucket, Mode, PauseReason, Push, PushFormat, PushHeader, PushPayload, RawObject, Retention, VersionTies,
 };
 
 use crate::record::Identity;
@@ -253,10 +253,12 @@ fn push() -> Push {
         secrets: vec!["shop".to_owned()],
         timeout: Duration::from_secs(8).into(),
         max_in_flight: 9,
+        batch: 7,
         retry: vec![Duration::from_secs(10).into()],
         reject_statuses: vec![404],
         disable_after: Duration::from_hours(11).into(),
-        headers: [("x-env".to_owned(), "prod".to_owned())].into(),
+        handshake: Some("deltaq.example".to_owned()),
+        headers: [("x-env".to_owned(), PushHeader::Text("prod".to_owned()))].into(),
         is_async: true,
     }
 }

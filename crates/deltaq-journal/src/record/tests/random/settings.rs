@@ -16,7 +16,9 @@ use deltaq_engine::schedule::HeadStart;
 use deltaq_engine::view::View;
 use deltaq_types::duration::DurationText;
 use deltaq_types::range::{CENTURY, HEAD_START_MAX, HOUR, HOURS_12, SEC};
-use deltaq_types::{Bucket, Mode, Push, PushFormat, PushPayload, RawObject, Retention, VersionTies};
+use deltaq_types::{
+    Bucket, Mode, Push, PushFormat, PushHeader, PushPayload, RawObject, Retention, VersionTies,
+};
 
 use super::Dice;
 
@@ -172,6 +174,12 @@ impl Dice {
         }
     }
 
+    fn header(&mut self) -> PushHeader {
+        let text = self.of(&["", "prod"]).to_owned();
+        let secret = PushHeader::Secret { secret: "shop".to_owned(), prefix: text.clone() };
+        if self.0.bool() { PushHeader::Text(text) } else { secret }
+    }
+
     fn push(&mut self) -> Push {
         let span = |dice: &mut Self, least: u64, most: u64| DurationText::from_us(dice.0.u64(least..=most));
         Push {
@@ -181,13 +189,12 @@ impl Dice {
             secrets: self.maybe(|dice| dice.of(&["shop", "a_1-b"]).to_owned()).into_iter().collect(),
             timeout: span(self, SEC, 300 * SEC),
             max_in_flight: self.0.u64(1..=256),
+            batch: self.0.u64(1..=1_000),
             retry: self.list(|dice| span(dice, 0, HOUR)),
             reject_statuses: self.list(|dice| dice.0.u16(400..500)),
             disable_after: span(self, 0, HOUR),
-            headers: self
-                .maybe(|dice| ("x-env".to_owned(), dice.of(&["", "prod"]).to_owned()))
-                .into_iter()
-                .collect(),
+            handshake: self.maybe(|dice| dice.of(&["deltaq.example", "d"]).to_owned()),
+            headers: self.maybe(|dice| ("x-env".to_owned(), dice.header())).into_iter().collect(),
             is_async: self.0.bool(),
         }
     }
