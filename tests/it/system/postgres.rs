@@ -18,6 +18,7 @@ pub(crate) mod patroni;
 pub(crate) mod pgbouncer;
 pub(crate) mod proxy;
 pub(crate) mod replica;
+mod pushing;
 mod returned_leases;
 mod secrets;
 mod starting;
