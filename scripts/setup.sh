@@ -25,6 +25,7 @@ need jq jq
 need openssl openssl
 need xz-utils xz
 need python3 python3
+need php-cli php
 need tmux tmux
 need util-linux unshare
 need prometheus promtool

@@ -178,7 +178,7 @@ type Follow struct {
 // Push names the endpoint that gets the keys of a queue as requests.
 type Push struct {
 	URL string `json:"url"`
-	// Format is standard or raw.
+	// Format is standard, raw or cloudevents.
 	Format string `json:"format,omitempty"`
 	// Payload is full, known or thin.
 	Payload string `json:"payload,omitempty"`
@@ -186,16 +186,57 @@ type Push struct {
 	Secrets     []string  `json:"secrets,omitempty"`
 	Timeout     *Duration `json:"timeout,omitempty"`
 	MaxInFlight *int64    `json:"max_in_flight,omitempty"`
+	// Batch is the maximum number of keys in a request.
+	Batch *int64 `json:"batch,omitempty"`
 	// Retry has the wait after each failure of a key. An empty list means the rate limiter of the queue; nil means the default.
 	Retry *[]Duration `json:"retry,omitempty"`
 	// RejectStatuses park a key at once. Nil means the default.
 	RejectStatuses *[]int64 `json:"reject_statuses,omitempty"`
 	// DisableAfter is how long the endpoint may fail before the queue pauses itself.
 	DisableAfter *Duration `json:"disable_after,omitempty"`
+	// Handshake is the origin in whose name the server asks the endpoint before it sends keys; empty if it asks nothing.
+	Handshake string `json:"handshake,omitempty"`
 	// Headers are further headers of each request.
-	Headers map[string]string `json:"headers,omitempty"`
+	Headers map[string]PushHeader `json:"headers,omitempty"`
 	// Async says that the receiver of a 202 settles the key later.
 	Async *bool `json:"async,omitempty"`
+}
+
+// PushHeader is the value of a header: a text, or the first line of a secret of the server.
+type PushHeader struct {
+	// Text is the value if Secret is empty.
+	Text string
+	// Secret is the name of a secret from the settings of the server.
+	Secret string
+	// Prefix is the text before the secret, such as "Bearer ".
+	Prefix string
+}
+
+type secretHeader struct {
+	Secret string `json:"secret"`
+	Prefix string `json:"prefix,omitempty"`
+}
+
+// MarshalJSON writes a text, or the name of a secret.
+func (h PushHeader) MarshalJSON() ([]byte, error) {
+	if h.Secret == "" {
+		return json.Marshal(h.Text)
+	}
+	return json.Marshal(secretHeader{h.Secret, h.Prefix})
+}
+
+// UnmarshalJSON reads a text, or the name of a secret.
+func (h *PushHeader) UnmarshalJSON(text []byte) error {
+	if len(text) > 0 && text[0] == '"' {
+		*h = PushHeader{}
+		return json.Unmarshal(text, &h.Text)
+	}
+	var secret secretHeader
+	if err := json.Unmarshal(text, &secret); err != nil {
+		return err
+	}
+	*h = PushHeader{Secret: secret.Secret, Prefix: secret.Prefix}
+	return nil
 }
 
 // Hook names the webhooks of a vendor that a queue takes as changes.

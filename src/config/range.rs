@@ -33,6 +33,15 @@ pub(super) fn node_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opt
     })
 }
 
+/// Origins of senders of CloudEvents: names, or `*`.
+pub(super) fn event_origins<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let expected = "names of origins, such as \"eventgrid.azure.net\", a list of them or \"*\"";
+    let is_origin = |text: &String| {
+        (1..=253).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',')
+    };
+    words(deserializer, expected, |text| is_origin(&text).then_some(text))
+}
+
 /// The URL of an HTTP proxy: scheme, host and port.
 pub(super) fn proxy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     let expected = "a URL without user and path, such as \"http://proxy.internal:3128\"";

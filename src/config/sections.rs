@@ -33,6 +33,9 @@ pub struct Server {
     /// Origins of web pages that may call the server from a browser.
     #[serde(deserialize_with = "range::origins")]
     pub allowed_origins: Vec<String>,
+    /// The origins of senders of CloudEvents that get a permission if they ask for one; `*` for all.
+    #[serde(deserialize_with = "range::event_origins")]
+    pub event_origins: Vec<String>,
     /// Networks of proxies that are trusted to report the address of a client.
     #[serde(deserialize_with = "range::networks")]
     pub trusted_proxies: Vec<IpNet>,

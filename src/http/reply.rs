@@ -1,6 +1,7 @@
 //! Replies: JSON with counts for the log and the audit log, the delivery of pops, and compression.
 
 pub(super) mod delivery;
+pub(super) mod handshake;
 pub(super) mod layers;
 
 use axum::body::Body;

@@ -193,6 +193,8 @@ pub struct HttpLimits {
     pub allowed_hosts: Vec<String>,
     /// Origins of web pages that may call the server.
     pub allowed_origins: Vec<String>,
+    /// The origins of senders of CloudEvents that may send.
+    pub event_origins: Vec<String>,
     /// Maximum pause between two pieces of a body.
     pub body_read_timeout: Duration,
     /// Minimum rate of a body.
@@ -234,6 +236,7 @@ impl HttpLimits {
             public_url: server.public_url.clone(),
             allowed_hosts: allowed_hosts(settings),
             allowed_origins: server.allowed_origins.clone(),
+            event_origins: server.event_origins.clone(),
             body_read_timeout: server.body_read_timeout.get(),
             min_body_rate: BodyRateLimit {
                 bytes_per_second: server.min_body_bytes_per_second,

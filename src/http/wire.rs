@@ -28,7 +28,9 @@ pub use self::history::event;
 pub use self::nodes::node;
 pub use self::popped::{With, popped, popped_bytes};
 pub use self::produce::{failed_key, place, produced, replaced};
-pub use self::pushed::{Origin, Pushed, event_id, pushed, pushed_bytes, pushed_list};
+pub use self::pushed::{
+    Origin, Pushed, event_id, popped_events, pushed, pushed_bytes, pushed_list, watched_events,
+};
 pub use self::queue::{queue, status};
 pub use self::read::{
     Fields, STATES, Selectable, Selected, compared_bytes, index, item, item_with_diff, object, source,

@@ -458,6 +458,9 @@ export interface Follow {
     max_waiting?: number | null;
 }
 
+/** The value of a header: a text, or the first line of a secret of the server, behind a prefix such as `Bearer `. */
+export type PushHeader = string | { secret: string; prefix?: string };
+
 /** The endpoint that gets the keys of a queue as requests. */
 export interface Push {
     url: string;
@@ -467,13 +470,17 @@ export interface Push {
     secrets?: string[] | null;
     timeout?: Duration | null;
     max_in_flight?: number | null;
+    /** Maximum number of keys in a request. */
+    batch?: number | null;
     /** The wait after each failure of a key; an empty list means the rate limiter of the queue. */
     retry?: Duration[] | null;
     reject_statuses?: number[] | null;
     /** How long the endpoint may fail before the queue pauses itself. */
     disable_after?: Duration | null;
+    /** The origin in whose name the server asks the endpoint before it sends keys. */
+    handshake?: string | null;
     /** Further headers of each request. */
-    headers?: Record<string, string> | null;
+    headers?: Record<string, PushHeader> | null;
     /** Whether the receiver of a 202 settles the key later. */
     async?: boolean | null;
 }

@@ -53,9 +53,17 @@ struct Lease {
     id: String,
 }
 
+/// A popped key as a CloudEvent.
 #[derive(Deserialize)]
-struct Reply {
-    items: Vec<Leased>,
+struct LeasedEvent {
+    deltaqlease: String,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Reply {
+    Items { items: Vec<Leased> },
+    Events(Vec<LeasedEvent>),
 }
 
 impl ForwardedLeases {
@@ -86,8 +94,11 @@ impl Drop for ForwardedLeases {
 
 impl ReturnPath {
     async fn send_back(self, reply: &[u8]) {
-        let Ok(Reply { items }) = serde_json::from_slice(reply) else { return };
-        let leases: Vec<_> = items.into_iter().map(|item| item.lease.id).collect();
+        let leases: Vec<_> = match serde_json::from_slice(reply) {
+            Ok(Reply::Items { items }) => items.into_iter().map(|item| item.lease.id).collect(),
+            Ok(Reply::Events(events)) => events.into_iter().map(|event| event.deltaqlease).collect(),
+            Err(_) => return,
+        };
         if leases.is_empty() {
             return;
         }

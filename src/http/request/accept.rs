@@ -5,6 +5,9 @@ use deltaq_engine::excerpt::Excerpt;
 
 use crate::http::problem::{Code, Problem};
 
+/// A list of CloudEvents.
+pub(in crate::http) const CLOUD_EVENTS: &str = "application/cloudevents-batch+json";
+
 /// The media types that a client accepts, in lower case.
 pub(in crate::http) struct Accept(String);
 
@@ -29,6 +32,12 @@ impl Accept {
     /// The weight of a type, if the client accepts this type.
     pub(in crate::http) fn weight(&self, name: &str) -> Option<f32> {
         self.types().find(|(kind, _)| *kind == name).map(|(_, weight)| weight)
+    }
+
+    /// Whether the client prefers a list of CloudEvents to every other type.
+    pub(in crate::http) fn prefers_events(&self) -> bool {
+        let best = self.types().map(|(_, weight)| weight).fold(0.0, f32::max);
+        self.weight(CLOUD_EVENTS).is_some_and(|weight| weight >= best)
     }
 
     /// The problem for a request that accepts none of the reply's types.

@@ -15,6 +15,7 @@ use deltaq_types::name::Name;
 use parking_lot::Mutex;
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::accept::Accept;
 use super::body_head::BodyHead;
 use super::params::{Params, Query};
 use super::public_url;
@@ -86,6 +87,8 @@ pub(in crate::http) struct RequestContext {
     pub(in crate::http) is_event_source: bool,
     /// Whether it has watched before, and sends the id of its last event.
     pub(in crate::http) resumes_events: bool,
+    /// Whether the caller pops CloudEvents.
+    pub(in crate::http) pops_events: bool,
     /// Whether the caller is willing to wait.
     waits: bool,
     /// The name of the node that has sent the request; `None` for a client.
@@ -125,6 +128,7 @@ impl RequestContext {
         let is_tls = connection.as_ref().is_some_and(|connection| connection.is_tls);
         let body_kind = target.operation.map_or(BodyKind::Ignored, |operation| operation.body);
         let is_watch = target.operation.is_some_and(|operation| operation.class == Class::Watch);
+        let is_pop = target.operation.is_some_and(|operation| operation.class == Class::Pop);
         let is_event_source =
             is_watch && WatchForm::of(request.headers()).is_ok_and(|form| form == WatchForm::Events);
         let sender = head.forwarded.first.and_then(|name| name.to_str().ok()).map(str::to_owned);
@@ -139,6 +143,7 @@ impl RequestContext {
             is_event_source,
             resumes_events: is_event_source
                 && request.headers().get("last-event-id").is_some_and(|id| !id.is_empty()),
+            pops_events: is_pop && Accept::of(request.headers()).prefers_events(),
             waits: request
                 .uri()
                 .query()

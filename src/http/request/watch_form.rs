@@ -2,7 +2,7 @@
 
 use axum::http::HeaderMap;
 
-use super::accept::Accept;
+use super::accept::{Accept, CLOUD_EVENTS};
 use crate::http::problem::Problem;
 
 /// How the rows of a watch are sent.
@@ -14,6 +14,8 @@ pub(in crate::http) enum WatchForm {
     Events,
     /// One JSON page.
     Page,
+    /// One page as a list of CloudEvents.
+    CloudEvents,
 }
 
 impl WatchForm {
@@ -28,11 +30,12 @@ impl WatchForm {
             "application/x-ndjson" | "*/*" | "application/*" => Some(Self::Lines),
             "text/event-stream" | "text/*" => Some(Self::Events),
             "application/json" => Some(Self::Page),
+            CLOUD_EVENTS => Some(Self::CloudEvents),
             _ => None,
         };
         let forms = accept.types().filter_map(|(kind, weight)| Some((form(kind)?, weight)));
         let preferred = forms.reduce(|best, next| if next.1 > best.1 { next } else { best });
-        let offered = "a watch is application/x-ndjson, text/event-stream or application/json";
+        let offered = "a watch is application/x-ndjson, text/event-stream, application/json or application/cloudevents-batch+json";
         preferred.map(|(form, _)| form).ok_or_else(|| accept.refused(offered))
     }
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::HeaderValue;
+use axum::http::{HeaderValue, header};
 use axum::response::Response;
-use deltaq_engine::command::{HoldScope, How, Part, Pop, Settle, Settled};
+use deltaq_engine::command::{HoldScope, How, Item, Part, Pop, Settle, Settled};
 use deltaq_engine::excerpt::Excerpt;
 use deltaq_engine::id::{Rv, Token, Worker};
 use deltaq_engine::key::Key;
@@ -31,12 +31,13 @@ use crate::http::problem::{Code, Problem};
 use crate::http::reply::RequestCounts;
 use crate::http::reply::delivery::{DeliveryBody, Leases};
 use crate::http::reply::{Reply, json};
+use crate::http::request::accept::CLOUD_EVENTS;
 use crate::http::request::body::blank_hinted;
 use crate::http::request::call::QueueCall;
 use crate::http::request::context::RequestContext;
-use crate::http::request::params::{check_error, read_duration, wrong};
+use crate::http::request::params::{Params, check_error, read_duration, wrong};
 use crate::http::state::AppState;
-use crate::http::wire::{self, With, popped, popped_bytes};
+use crate::http::wire::{self, Origin, With, popped, popped_bytes, popped_events};
 
 /// Maximum number of keys in one forget, promote, redrive or discard.
 const KEYS_MAX: usize = 10_000;
@@ -65,31 +66,23 @@ struct NamedSettle {
     params(InQueue, PopQuery),
     request_body(content = Option<PopBody>),
     responses(
-        (status = 200, description = "The delivered keys; none if the wait has passed.", body = Popped),
+        (status = 200, description = "The delivered keys; none if the wait has passed.", content((Popped = "application/json"), (String = "application/cloudevents-batch+json"))),
         Always, OfQueue, OfBody, Full, OtherListener,
     )
 )]
 pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {
     let QueueCall { state, name, params, incoming, context, .. } = call;
     let wait = params.duration("wait", Duration::ZERO..=state.limits.max_wait)?.unwrap_or_default();
-    let max = params.count("max", 1..=POP_MAX)?.unwrap_or(1);
     let (with_known, with_diff) = read_with(params.text("with"))?;
-    let pop = Pop {
-        max: usize::try_from(max).unwrap_or(usize::MAX),
-        max_bytes: state.limits.max_reply_bytes,
-        lease: params.duration("lease_duration", LEASE_MIN..=LEASE_MAX)?,
-        worker: params.name("worker")?.map(Worker::from),
-        id: params.name("id")?.map(Arc::from),
-        with_known: with_known || with_diff,
-        group: params.text_or_empty("group").map(check_group).transpose()?,
-    };
+    let pop = read_pop(&params, state.limits.max_reply_bytes, with_known || with_diff)?;
     let body: PopBody = incoming.document().await?;
     let (leases, hows) = read_settles(body.settle)?;
     let handle = state.partitions.get(&name)?;
     check_hows(&handle, &hows)?;
     check_wanted_group(&handle, pop.group.as_deref())?;
+    check_events(&context, &handle, with_known || with_diff, !hows.is_empty())?;
     let with = With { known: with_known, diff: with_diff.then(|| handle.config().array_keys.clone()) };
-    let is_large = max > LARGE_CALL_KEYS as u64 || hows.len() > LARGE_CALL_KEYS;
+    let is_large = pop.max > LARGE_CALL_KEYS || hows.len() > LARGE_CALL_KEYS;
     let settles = settles_of(&handle, &leases, hows);
     let popping = {
         let (handle, context) = (handle.clone(), context.clone());
@@ -119,8 +112,13 @@ pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {
         Ok(reserved) => reserved,
         Err(problem) => return Err(problem.with_default("settled", settled)),
     };
+    let pops_events = context.pops_events;
     let render = move || {
-        let text = popped(&handle.lives(), &delivered.items, &settled, &with, switches, handle.moment());
+        let text = if pops_events {
+            events_of(&handle, &delivered.items)
+        } else {
+            popped(&handle.lives(), &delivered.items, &settled, &with, switches, handle.moment())
+        };
         (text, delivered)
     };
     let permit = async { RENDERINGS.permit(&context.creator()).await };
@@ -130,6 +128,9 @@ pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {
     let is_counted = reserved.is_some();
     let has_leases = context.is_from_node() && delivered.holds_leases();
     let mut response = json(Body::new(DeliveryBody::new(text, Leases::Own(delivered), outbox, reserved)));
+    if pops_events {
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(CLOUD_EVENTS));
+    }
     if has_leases {
         response.headers_mut().insert(&node::LEASES, HeaderValue::from_static("true"));
     }
@@ -137,6 +138,54 @@ pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {
         response.extensions_mut().insert(CountedReply);
     }
     Ok(response)
+}
+
+/// Reads the parameters of a pop.
+fn read_pop(params: &Params, max_bytes: usize, with_known: bool) -> Result<Pop, Problem> {
+    let max = params.count("max", 1..=POP_MAX)?.unwrap_or(1);
+    Ok(Pop {
+        max: usize::try_from(max).unwrap_or(usize::MAX),
+        max_bytes,
+        lease: params.duration("lease_duration", LEASE_MIN..=LEASE_MAX)?,
+        worker: params.name("worker")?.map(Worker::from),
+        id: params.name("id")?.map(Arc::from),
+        with_known,
+        group: params.text_or_empty("group").map(check_group).transpose()?,
+    })
+}
+
+/// The keys as a list of CloudEvents.
+fn events_of(handle: &Handle, items: &[Item]) -> String {
+    let (lives, incarnation) = (handle.lives(), handle.incarnation().to_string());
+    let origin = Origin { queue: handle.name().as_str(), incarnation: &incarnation, lives: &lives };
+    popped_events(origin, items, handle.moment())
+}
+
+/// Refuses what a list of CloudEvents has no place for, if the caller wants one.
+fn check_events(
+    context: &RequestContext,
+    handle: &Handle,
+    has_with: bool,
+    has_settles: bool,
+) -> Result<(), Problem> {
+    if !context.pops_events {
+        return Ok(());
+    }
+    let mode = handle.config().mode;
+    if mode == Mode::Keys {
+        let reason = "an event has an object, and mode keys has none";
+        return Err(Refusal::WrongMode { call: "pop as CloudEvents", reason, mode }.into());
+    }
+    if has_with {
+        return Err(wrong("with", "a list of CloudEvents has only the newest object of a key"));
+    }
+    if has_settles {
+        let detail = "a list of CloudEvents has no results of settles";
+        return Err(Problem::new(Code::InvalidRequest, detail)
+            .with("field", "settle")
+            .hint("settle with POST /v1/queues/{queue}/settle"));
+    }
+    Ok(())
 }
 
 /// Reads the parameter `with`: whether items have their known objects, and whether they have differences.

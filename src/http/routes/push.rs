@@ -44,8 +44,14 @@ pub(in crate::http) async fn test(call: QueueCall) -> Result<Json<PushTestDocume
         headers.insert(HeaderName::from_static("deltaq-type"), HeaderValue::from_static(TYPE));
     }
     let body = if setting.format == PushFormat::Cloudevents {
-        let event =
-            CloudEvent { kind: TYPE, queue: name.as_str(), id: &id, time, item: None, traceparent: None };
+        let event = CloudEvent {
+            kind: TYPE,
+            queue: name.as_str(),
+            id: &id,
+            time: Some(time),
+            item: None,
+            traceparent: None,
+        };
         event.write(&mut headers);
         data
     } else {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use deltaq_engine::excerpt::Excerpt;
@@ -24,6 +24,7 @@ use crate::http::gate::limits::{PAGE_MAX, STREAMED_PAGE_BYTES_MAX, WATCH_MIN, WA
 use crate::http::openapi::params::{InQueue, Resumed, WatchQuery};
 use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue};
 use crate::http::problem::{Code, Problem};
+use crate::http::request::accept::CLOUD_EVENTS;
 use crate::http::request::call::ReadCall;
 use crate::http::request::context::RequestContext;
 use crate::http::request::cursor::{self, List};
@@ -34,12 +35,17 @@ use crate::http::wire;
 /// Maximum number of rows per page of a stream.
 const STREAMED_ROWS_MAX: usize = 1_000;
 
+/// The version that a page of CloudEvents reaches.
+const RESOURCE_VERSION: HeaderName = HeaderName::from_static("deltaq-resource-version");
+/// The rest of the list of all keys, behind a page of CloudEvents.
+const CONTINUE: HeaderName = HeaderName::from_static("deltaq-continue");
+
 /// Watch a view: the changes since a version.
 #[utoipa::path(
     get, path = "/v1/queues/{queue}/watch", tag = "reading", operation_id = "watch",
     params(InQueue, WatchQuery, Resumed),
     responses(
-        (status = 200, description = "The changes.", content((Page<WatchRow> = "application/json"), (Vec<WatchRow> = "application/x-ndjson"), (String = "text/event-stream"))),
+        (status = 200, description = "The changes.", content((Page<WatchRow> = "application/json"), (Vec<WatchRow> = "application/x-ndjson"), (String = "text/event-stream"), (String = "application/cloudevents-batch+json"))),
         Always, OfQueue, NotAcceptable,
     )
 )]
@@ -51,11 +57,14 @@ pub(in crate::http) async fn watch(call: ReadCall) -> Result<Response, Problem> 
     let bookmark = params.duration("bookmark", BOOKMARK_MIN..=BOOKMARK_MAX)?.unwrap_or(BOOKMARK_DEFAULT);
     let wait = params.duration("wait", Duration::ZERO..=context.state.limits.max_wait)?;
     let rows = params.count("limit", 1..=PAGE_MAX)?;
-    if form == WatchForm::Page {
+    if matches!(form, WatchForm::Page | WatchForm::CloudEvents) {
         let rows = usize::try_from(rows.unwrap_or(PAGE_DEFAULT)).unwrap_or(usize::MAX);
         let watcher = handle.watch(view, from(&params, &handle, view)?, filter).await?;
         let page = next_page(watcher, &context, wait.unwrap_or_default(), rows).await?;
-        return Ok(context.reply(page).into_response());
+        return Ok(match form {
+            WatchForm::CloudEvents => page.events(&handle),
+            _ => context.reply(page.document()).into_response(),
+        });
     }
     for (name, is_given) in [("wait", wait.is_some()), ("limit", rows.is_some())] {
         if is_given {
@@ -209,13 +218,47 @@ fn lost(parameter: &str, handle: &Handle) -> Problem {
     Problem::expired(ExpiredReason::Lost, detail).hint("list the view again").with("parameter", parameter)
 }
 
+/// A page of a long poll.
+struct Polled {
+    rows: Vec<Row>,
+    /// The rest of the list of all keys.
+    next: Option<String>,
+    version: Rv,
+    /// Whether the page ends the list of all keys.
+    ends_list: bool,
+}
+
+impl Polled {
+    fn document(self) -> Page<WatchRow> {
+        let mut items: Vec<WatchRow> = self.rows.iter().map(wire::watch_row).collect();
+        if self.ends_list {
+            items.push(wire::watch_bookmark(self.version, true));
+        }
+        Page { items, next: self.next, resource_version: self.version.get() }
+    }
+
+    /// The rows as CloudEvents. The position, which is no event, is in headers.
+    fn events(self, handle: &Handle) -> Response {
+        let incarnation = handle.incarnation().to_string();
+        let body = wire::watched_events(handle.name().as_str(), &incarnation, &self.rows);
+        let mut response =
+            ([(header::CONTENT_TYPE, HeaderValue::from_static(CLOUD_EVENTS))], body).into_response();
+        let headers = response.headers_mut();
+        headers.insert(RESOURCE_VERSION, self.version.get().into());
+        if let Some(Ok(next)) = self.next.map(HeaderValue::try_from) {
+            headers.insert(CONTINUE, next);
+        }
+        response
+    }
+}
+
 /// The next page of a long poll. Waits until there is a row, but at most for the time that the client requested.
 async fn next_page(
     mut watcher: Watcher,
     context: &RequestContext,
     wait: Duration,
     rows: usize,
-) -> Result<Page<WatchRow>, Problem> {
+) -> Result<Polled, Problem> {
     let shutdown = watcher.handle().shutdown().clone();
     let limit = RowLimit { rows, bytes: PAGE_BYTES_MAX };
     let ends = Instant::now() + wait;
@@ -223,7 +266,7 @@ async fn next_page(
     let mut items = Vec::new();
     loop {
         let page = watcher.read(limit).await?;
-        items.extend(page.rows.iter().map(wire::watch_row));
+        items.extend(page.rows);
         let ends_list = is_listing && watcher.listing_since().is_none();
         let is_over = ends_list || Instant::now() >= ends || shutdown.is_draining() || context.is_ended();
         if !items.is_empty() || page.is_last && is_over {
@@ -232,10 +275,8 @@ async fn next_page(
                 let (list, lives) = (List::Watch(watcher.view()), watcher.handle().lives());
                 cursor::encode(list, &lives, after.max(since), &format!("{after}:{since}"))
             });
-            if is_listing && next.is_none() {
-                items.push(wire::watch_bookmark(watcher.resource_version(), true));
-            }
-            return Ok(Page { items, next, resource_version: watcher.resource_version().get() });
+            let ends_list = is_listing && next.is_none();
+            return Ok(Polled { rows: items, next, version: watcher.resource_version(), ends_list });
         }
         if page.is_last {
             tokio::select! {

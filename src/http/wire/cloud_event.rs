@@ -17,8 +17,8 @@ pub struct CloudEvent<'a> {
     pub queue: &'a str,
     /// Identifies the content.
     pub id: &'a str,
-    /// When it happened.
-    pub time: Timestamp,
+    /// When it happened, if that is known.
+    pub time: Option<Timestamp>,
     /// The key and the version of its newest delta; `None` in a test.
     pub item: Option<(&'a str, u64)>,
     /// The trace of the call that made the newest change.
@@ -44,7 +44,8 @@ struct Attributes<'a> {
     kind: &'a str,
     source: String,
     id: &'a str,
-    time: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     subject: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -100,7 +101,9 @@ impl CloudEvent<'_> {
         insert("ce-type", self.kind);
         insert("ce-source", &self.source());
         insert("ce-id", self.id);
-        insert("ce-time", &self.time.to_string());
+        if let Some(time) = self.time {
+            insert("ce-time", &time.to_string());
+        }
         if let Some((key, version)) = self.item {
             insert("ce-subject", key);
             insert("ce-partitionkey", key);
@@ -127,7 +130,7 @@ mod tests {
             kind: "deltaq.item.deleted",
             queue: "prices",
             id: "7a1e0b52-42",
-            time: Timestamp::from_micros(1_763_698_803_491_000),
+            time: Some(Timestamp::from_micros(1_763_698_803_491_000)),
             item: Some(("a\"}", 42)),
             traceparent: None,
         };
@@ -144,7 +147,7 @@ mod tests {
             kind: "deltaq.item.updated",
             queue: "prices",
             id: "7a1e0b52-42",
-            time: Timestamp::from_micros(1_763_698_803_491_000),
+            time: Some(Timestamp::from_micros(1_763_698_803_491_000)),
             item: Some(("Euro € \"50 %\"\u{7f}/~", 42)),
             traceparent: None,
         };

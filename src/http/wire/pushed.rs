@@ -1,8 +1,10 @@
-//! The body of a pushed request.
+//! The body of a pushed request, and the CloudEvents of pops and watches.
 
 use deltaq_engine::command::Item;
 use deltaq_engine::delta::{Delta, DeltaKind};
+use deltaq_engine::feed::{Row, RowKind};
 use deltaq_engine::lives::Lives;
+use deltaq_engine::object::Object;
 use deltaq_service::{LeaseId, Moment};
 use deltaq_types::{Push, PushFormat, PushPayload, Timestamp};
 use serde_json::json;
@@ -52,7 +54,7 @@ pub fn event_id(incarnation: &str, version: u64) -> String {
 #[must_use]
 pub fn pushed(lives: &Lives, item: &Item, push: &Push, moment: Moment) -> Option<Pushed> {
     let newest = item.deltas.last()?;
-    let kind = kind(newest);
+    let kind = kind(newest.kind == DeltaKind::Deleted);
     let body = match push.format {
         PushFormat::Raw | PushFormat::Cloudevents => data(lives, item, newest, push),
         PushFormat::Standard => {
@@ -69,13 +71,39 @@ pub fn pushed_list(origin: Origin<'_>, items: &[Item], push: &Push, moment: Mome
     let newest = items.iter().map(|item| Some((item, item.deltas.last()?))).collect::<Option<Vec<_>>>()?;
     let joined = |texts: Vec<String>| texts.join(",");
     if push.format == PushFormat::Cloudevents {
-        let event = |(item, newest): &(&Item, &Delta)| event(origin, item, newest, push, moment);
+        let event = |(item, newest): &(&Item, &Delta)| {
+            let data = data(origin.lives, item, newest, push);
+            event(origin, item, newest, &data, push.is_async, moment)
+        };
         return Some(format!("[{}]", joined(newest.iter().map(event).collect())));
     }
     let text = |(item, newest): &(&Item, &Delta)| standard(origin.lives, item, newest, push, moment);
     let items = joined(newest.iter().map(text).collect());
     let last = newest.iter().map(|(_, newest)| time(newest, moment)).max()?;
     Some(envelope("deltaq.items", last, &format!(r#"{{"items":[{items}]}}"#)))
+}
+
+/// The reply to a pop as CloudEvents. Keys without deltas are left out.
+#[must_use]
+pub fn popped_events(origin: Origin<'_>, items: &[Item], moment: Moment) -> String {
+    let event = |item: &Item| {
+        let newest = item.deltas.last()?;
+        Some(event(origin, item, newest, newest.object.as_str(), true, moment))
+    };
+    format!("[{}]\n", items.iter().filter_map(event).collect::<Vec<_>>().join(","))
+}
+
+/// The rows of a watch as CloudEvents.
+#[must_use]
+pub fn watched_events(queue: &str, incarnation: &str, rows: &[Row]) -> String {
+    let event = |row: &Row| {
+        let (kind, version) = (kind(row.kind == RowKind::Deleted), row.rv.get());
+        let id = event_id(incarnation, version);
+        let item = Some((row.key.as_str(), version));
+        let event = CloudEvent { kind, queue, id: &id, time: None, item, traceparent: None };
+        event.json(None, row.object.as_ref().map_or("null", Object::as_str))
+    };
+    format!("[{}]\n", rows.iter().map(event).collect::<Vec<_>>().join(","))
 }
 
 /// What is added to the key.
@@ -100,24 +128,31 @@ fn data(lives: &Lives, item: &Item, newest: &Delta, push: &Push) -> String {
 }
 
 /// The key as an event in JSON.
-fn event(origin: Origin<'_>, item: &Item, newest: &Delta, push: &Push, moment: Moment) -> String {
+fn event(
+    origin: Origin<'_>,
+    item: &Item,
+    newest: &Delta,
+    data: &str,
+    has_lease: bool,
+    moment: Moment,
+) -> String {
     let version = newest.rv.get();
     let trace = trace(newest);
     let lease_id = lease_id(origin.lives, item);
     let lease = EventLease {
         token: item.token.rv().get(),
         attempt: item.attempt.into(),
-        id: push.is_async.then_some(&*lease_id),
+        id: has_lease.then_some(&*lease_id),
     };
     let event = CloudEvent {
-        kind: kind(newest),
+        kind: kind(newest.kind == DeltaKind::Deleted),
         queue: origin.queue,
         id: &event_id(origin.incarnation, version),
-        time: time(newest, moment),
+        time: Some(time(newest, moment)),
         item: Some((item.key.as_str(), version)),
         traceparent: trace.as_deref(),
     };
-    event.json(Some(lease), &data(origin.lives, item, newest, push))
+    event.json(Some(lease), data)
 }
 
 fn thin(lives: &Lives, item: &Item, newest: &Delta) -> String {
@@ -130,8 +165,8 @@ fn lease_id(lives: &Lives, item: &Item) -> String {
     LeaseId { life: lives.id_of(item.token.rv()), token: item.token }.to_string()
 }
 
-fn kind(newest: &Delta) -> &'static str {
-    if newest.kind == DeltaKind::Deleted { "deltaq.item.deleted" } else { "deltaq.item.updated" }
+fn kind(is_deleted: bool) -> &'static str {
+    if is_deleted { "deltaq.item.deleted" } else { "deltaq.item.updated" }
 }
 
 fn trace(newest: &Delta) -> Option<String> {

@@ -188,7 +188,7 @@ fn of_one(handle: &Handle, item: &Item, setting: &Push, headers: &mut HeaderMap)
             kind: pushed.kind,
             queue: handle.name().as_str(),
             id: &id,
-            time: pushed.time,
+            time: Some(pushed.time),
             item: Some((item.key.as_str(), pushed.version)),
             traceparent: pushed.trace.as_deref(),
         }

@@ -50,6 +50,25 @@ async fn the_keys_of_a_reply_that_the_client_does_not_read_return() {
 }
 
 #[tokio::test]
+async fn the_keys_of_cloud_events_that_the_client_does_not_read_return() {
+    let cluster = Cluster::start().await;
+    let queue = queue_of(&cluster.a, 1, 0);
+    let filler = "x".repeat(LARGE);
+    for n in 0..14 {
+        let object = json!([{"key": format!("key-{n}"), "filler": filler}]);
+        cluster.b.post(&format!("/v1/queues/{queue}/add"), &object).await.ok();
+    }
+    let mut client = cluster.a.client_that_buffers(4_096).await;
+    let accept = [("accept", "application/cloudevents-batch+json")];
+    let pop = format!("/v1/queues/{queue}/pop?max=100&lease_duration=1h");
+    client.send_text("POST", &pop, &accept, "").await;
+    client.head().await.expect("a head");
+    cluster.b.until(&queue, |status| status["leased"] == 14).await;
+    drop(client);
+    all_are_fresh(&cluster, &queue, 14).await;
+}
+
+#[tokio::test]
 async fn a_client_that_disconnects_at_once_loses_no_key() {
     let cluster = Cluster::start().await;
     let queue = queue_of(&cluster.a, 1, 0);

@@ -200,3 +200,110 @@ async fn the_source_of_an_event_needs_a_grant() {
         assert_eq!(reply.status, if is_permitted { 200 } else { 403 }, "{}", reply.text);
     }
 }
+
+#[tokio::test]
+async fn a_pop_and_a_watch_may_be_cloud_events() {
+    let service = Service::start().await;
+    let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let mut client = service.client().await;
+    let object = r#"{"key":"a\u00fc","n":1.50}"#;
+    client.send_text("POST", &format!("{QUEUE}/add"), &[("traceparent", trace)], object).await;
+    client.reply().await.ok();
+    service.post(&format!("{QUEUE}/add"), &json!({"key": "b"})).await.ok();
+    let accept = [("accept", "application/cloudevents-batch+json")];
+    let pop = format!("{QUEUE}/pop?max=9");
+    client.send_text("POST", &pop, &accept, "").await;
+    let popped = client.reply().await;
+    assert_eq!(popped.header("content-type"), Some(MANY));
+    assert!(popped.text.contains(r#""data":{"key":"a\u00fc","n":1.50}"#), "{}", popped.text);
+    let events = popped.ok();
+    let document = service.get(QUEUE).await.ok();
+    let version: u64 = events[0]["sequence"].as_str().expect("text").parse().expect("a number");
+    let id = format!("{}-{version}", document["incarnation"].as_str().expect("text"));
+    assert_eq!(
+        (&events[0]["type"], &events[0]["subject"], &events[0]["id"], &events[0]["traceparent"]),
+        (&json!("deltaq.item.updated"), &json!("a\u{fc}"), &json!(id), &json!(trace))
+    );
+    assert_eq!(events.as_array().expect("a list").len(), 2);
+    let leases: Vec<&Value> = [0, 1].map(|at| &events[at]["deltaqlease"]).into();
+    service.post(&format!("{QUEUE}/ack"), &json!({"lease_ids": leases})).await.ok();
+    let status = service.get(QUEUE).await.ok()["status"].take();
+    assert_eq!((&status["known"], &status["leased"]), (&json!(2), &json!(0)));
+    client.send_text("POST", &pop, &accept, "").await;
+    assert_eq!(client.reply().await.ok(), json!([]));
+
+    // What an event has no place for is refused, and a client that prefers JSON gets it.
+    client.send_text("POST", &format!("{pop}&with=known"), &accept, "").await;
+    client.reply().await.problem("invalid-parameter");
+    let settle = json!({"settle": [{"lease_id": leases[0], "as": "ack"}]}).to_string();
+    client.send_text("POST", &pop, &accept, &settle).await;
+    client.reply().await.problem("invalid-request");
+    let both = [("accept", "application/cloudevents-batch+json;q=0.5, */*")];
+    client.send_text("POST", &pop, &both, "").await;
+    assert_eq!(client.reply().await.ok()["items"], json!([]));
+    service.call("PUT", "/v1/queues/keys", &json!({"mode": "keys"})).await.ok();
+    client.send_text("POST", "/v1/queues/keys/pop", &accept, "").await;
+    client.reply().await.problem("wrong-mode");
+
+    // The list of all keys, page by page, then what has changed.
+    let watch = format!("{QUEUE}/watch?view=latest");
+    client.send_text("GET", &format!("{watch}&limit=1"), &accept, "").await;
+    let first = client.reply().await;
+    let next = first.header("deltaq-continue").expect("more keys").to_owned();
+    assert_eq!(first.header("content-type"), Some(MANY));
+    assert_eq!(first.ok()[0]["subject"], "a\u{fc}");
+    client.send_text("GET", &format!("{watch}&continue={next}"), &accept, "").await;
+    let second = client.reply().await;
+    assert_eq!(second.header("deltaq-continue"), None);
+    let reached = second.header("deltaq-resource-version").expect("a version").to_owned();
+    let event = second.ok();
+    assert_eq!((&event[0]["subject"], &event[0]["data"]), (&json!("b"), &json!({"key": "b"})));
+    service.post(&format!("{QUEUE}/delete"), &json!({"key": "b"})).await.ok();
+    let changes = format!("{QUEUE}/watch?resource_version={reached}");
+    client.send_text("GET", &changes, &accept, "").await;
+    let changed = client.reply().await.ok();
+    assert_eq!(
+        (&changed[0]["type"], &changed[0]["subject"], &changed[0]["time"]),
+        (&json!("deltaq.item.deleted"), &json!("b"), &Value::Null)
+    );
+}
+
+#[tokio::test]
+async fn a_sender_may_ask_whether_it_may_send() {
+    let with = |origins: &'static [&'static str]| async move {
+        let origins = origins.iter().map(|origin| (*origin).to_owned()).collect();
+        Service::with(|settings| {
+            settings.server.event_origins = origins;
+            // Browsers ask with OPTIONS as well.
+            settings.server.allowed_origins = vec!["https://console.example".to_owned()];
+        })
+        .await
+    };
+    let service = with(&["eventgrid.azure.net"]).await;
+    let mut client = service.client().await;
+    let paths = ["/v1/queues/q/add", "/v1/queues/q/update", "/v1/queues/q/delete", "/v1/hooks/absent"];
+    for path in paths {
+        let asks = [("webhook-request-origin", "EventGrid.azure.net"), ("webhook-request-rate", "120")];
+        client.send_text("OPTIONS", path, &asks, "").await;
+        let reply = client.reply().await;
+        let header = |name: &str| reply.header(name).unwrap_or_default().to_owned();
+        assert_eq!(
+            (reply.status, header("webhook-allowed-origin"), header("webhook-allowed-rate"), header("allow")),
+            (200, "EventGrid.azure.net".to_owned(), "*".to_owned(), "POST".to_owned()),
+            "{path}"
+        );
+    }
+    for (method, path, origin) in [
+        ("OPTIONS", "/v1/queues/q/add", "other.example"),
+        ("OPTIONS", "/v1/queues/q/pop", "eventgrid.azure.net"),
+        ("GET", "/v1/queues/q/add", "eventgrid.azure.net"),
+    ] {
+        client.send_text(method, path, &[("webhook-request-origin", origin)], "").await;
+        let reply = client.reply().await;
+        assert_eq!(reply.header("webhook-allowed-origin"), None, "{method} {path} {origin}");
+    }
+    let all = with(&["*"]).await;
+    let mut client = all.client().await;
+    client.send_text("OPTIONS", "/v1/queues/q/add", &[("webhook-request-origin", "a.example")], "").await;
+    assert_eq!(client.reply().await.header("webhook-allowed-origin"), Some("a.example"));
+}

@@ -58,7 +58,11 @@ async fn receive(mut receiver: Receiver, stored: Arc<Mutex<Stored>>) {
         let number = {
             let mut stored = stored.lock();
             // A failed request stores nothing.
-            if stored.requests % 10 == 3 { stored.requests += 1 } else { stored.take(&hook) }
+            if stored.requests % 10 == 3 {
+                stored.requests += 1
+            } else {
+                stored.take(&hook)
+            }
             stored.requests
         };
         match number % 10 {
