@@ -259,8 +259,8 @@ async fn a_pop_and_a_watch_may_be_cloud_events() {
     let event = second.ok();
     assert_eq!((&event[0]["subject"], &event[0]["data"]), (&json!("b"), &json!({"key": "b"})));
     service.post(&format!("{QUEUE}/delete"), &json!({"key": "b"})).await.ok();
-    let changes = format!("{QUEUE}/watch?resource_version={reached}");
-    client.send_text("GET", &changes, &accept, "").await;
+    let rest = format!("{QUEUE}/watch?resource_version={reached}");
+    client.send_text("GET", &rest, &accept, "").await;
     let changed = client.reply().await.ok();
     assert_eq!(
         (&changed[0]["type"], &changed[0]["subject"], &changed[0]["time"]),

@@ -24,7 +24,7 @@ use crate::harness::waiting::{PATIENCE, found, until};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 const QUEUES: [&str; 6] = ["p0", "p1", "p2", "p3", "p4", "p5"];
-const KEYS: usize = 8;
+const KEYS: u64 = 8;
 /// How many requests the receiver leaves without an answer at the same time.
 const UNANSWERED: usize = 4;
 
@@ -59,9 +59,9 @@ async fn receive(mut receiver: Receiver, stored: Arc<Mutex<Stored>>) {
             let mut stored = stored.lock();
             // A failed request stores nothing.
             if stored.requests % 10 == 3 {
-                stored.requests += 1
+                stored.requests += 1;
             } else {
-                stored.take(&hook)
+                stored.take(&hook);
             }
             stored.requests
         };
@@ -103,7 +103,7 @@ fn produce(addresses: &Mutex<Vec<SocketAddr>>, ends: &AtomicBool) -> BTreeMap<Pl
             break;
         }
         for queue in QUEUES {
-            let key = format!("k{}", number as usize % KEYS);
+            let key = format!("k{}", number % KEYS);
             let object = json!({"key": key, "n": number});
             done(addresses, &Message::post(format!("/v1/queues/{queue}/add"), &object));
             last.insert((queue.to_owned(), key), number);
@@ -158,22 +158,16 @@ async fn a_receiver_that_refuses_smaller_tokens_ends_with_the_newest_state_of_ea
     for (place, name) in NAMES.iter().enumerate() {
         let before = stored.lock().requests;
         until("requests arrive", || stored.lock().requests > before + 50);
-        match place {
-            1 => {
-                nodes[place].freeze();
-                std::thread::sleep(TTL + Duration::from_secs(2));
-                nodes[place].signal("CONT");
-            }
-            _ => {
-                let node = nodes.remove(place);
-                if place == 0 {
-                    drop(node);
-                } else {
-                    node.end(End::Stop { patience: PATIENCE });
-                }
-                nodes.insert(place, pushing.start(name));
-                addresses.lock()[place] = nodes[place].api;
-            }
+        if place == 1 {
+            nodes[place].freeze();
+            std::thread::sleep(TTL + Duration::from_secs(2));
+            nodes[place].signal("CONT");
+        } else {
+            let node = nodes.remove(place);
+            let end = if place == 0 { End::Kill } else { End::Stop { patience: PATIENCE } };
+            node.end(end);
+            nodes.insert(place, pushing.start(name));
+            addresses.lock()[place] = nodes[place].api;
         }
         let before = stored.lock().requests;
         until("requests arrive again", || stored.lock().requests > before + 50);
@@ -186,6 +180,10 @@ async fn a_receiver_that_refuses_smaller_tokens_ends_with_the_newest_state_of_ea
             stored.objects.iter().map(|(place, (_, number))| (place.clone(), *number)).collect();
         if state == last { Ok(()) } else { Err(format!("{state:?}\nand not\n{last:?}")) }
     });
-    assert_eq!(last.len(), QUEUES.len() * KEYS, "the load has reached every key");
+    assert_eq!(
+        last.len(),
+        QUEUES.len() * usize::try_from(KEYS).expect("a count"),
+        "the load has reached every key"
+    );
     receiving.abort();
 }
