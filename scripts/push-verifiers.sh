@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Judges the signatures of pushed requests with the official verifiers of Standard Webhooks, from PyPI and from npm: each must accept every
-# request under both secrets of a rotation, and refuse it with another body, id, time or secret. The SDKs of CloudEvents, also from PyPI and npm,
-# must read pushed events. Takes no arguments. DELTAQ_BIN is the server; without it, target/debug/deltaq is built.
+# request under both secrets of a rotation, and refuse it with another body, id, time or secret. Node verifies the Ed25519 signatures of private keys. The SDKs of
+# CloudEvents, also from PyPI and npm, must read pushed events, lists of them, and events of pops and watches. Takes no arguments. DELTAQ_BIN is the server; without it, target/debug/deltaq is built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/server.sh
@@ -22,13 +22,20 @@ new=whsec_$(openssl rand -base64 32)
 old=whsec_$(openssl rand -base64 24)
 other=whsec_$(openssl rand -base64 24)
 printf '%s\n%s\n' "$new" "$old" > "$work/secret"
-chmod 600 "$work/secret"
+# The private key is a seed, and the public key is the end of the DER form.
+openssl genpkey -algorithm ed25519 -outform DER -out "$work/private.der"
+echo "whsk_$(tail -c 32 "$work/private.der" | base64)" > "$work/private"
+public=$(openssl pkey -in "$work/private.der" -inform DER -pubout -outform DER | tail -c 32 | base64)
+chmod 600 "$work/secret" "$work/private"
 cat > "$work/deltaq.toml" << END
 [push]
 allow = ["http://127.0.0.1:*"]
 allow_networks = ["127.0.0.1"]
 [push.secrets.shop]
 file = "$PWD/$work/secret"
+queues = ["*"]
+[push.secrets.private]
+file = "$PWD/$work/private"
 queues = ["*"]
 END
 
@@ -80,6 +87,61 @@ mv "$work/requests" "$work/signed"
 "$binary" delete events --key sku-1 > /dev/null
 "$binary" wait events --idle > /dev/null
 
+mv "$work/requests" "$work/events"
+"$binary" queue create list push.url="$url" push.secrets='["private"]' push.format=cloudevents push.batch=9 > /dev/null
+"$binary" add list '[{"key":"ü 1","n":1.50},{"key":"b","n":2}]' > /dev/null
+"$binary" wait list --idle > /dev/null
+mv "$work/requests" "$work/lists"
+"$binary" queue create popped > /dev/null
+"$binary" add popped '[{"key":"ü 1","n":1.50},{"key":"b","n":2}]' > /dev/null
+accept=accept:application/cloudevents-batch+json
+curl -sS -H "$accept" "$api/v1/queues/popped/watch" > "$work/watched"
+curl -sS -X POST -H "$accept" "$api/v1/queues/popped/pop?max=9" > "$work/popped"
+
+cat > "$work/lists.py" << 'END'
+import json
+import sys
+from cloudevents.http import from_json
+
+lists, popped, watched = sys.argv[1:]
+bodies = [json.loads(line)["body"] for line in open(lists)] + [open(popped).read(), open(watched).read()]
+events = [from_json(json.dumps(event)) for body in bodies for event in json.loads(body)]
+assert len(events) == 6, events
+for event in events:
+    assert event["type"] == "deltaq.item.updated" and event.get_data()["key"] == event["subject"] == event["partitionkey"], event
+END
+cat > "$work/lists.cjs" << 'END'
+const { createPublicKey, verify } = require("node:crypto");
+const { readFileSync } = require("node:fs");
+const [tools, lists, popped, watched, raw] = process.argv.slice(2);
+const { HTTP } = require(`${tools}/node/node_modules/cloudevents`);
+const expect = (holds, what) => {
+  if (!holds) throw new Error(JSON.stringify(what));
+};
+const headers = { "content-type": "application/cloudevents-batch+json" };
+const messages = readFileSync(lists, "utf8").trim().split("\n").map((line) => JSON.parse(line));
+const replies = [popped, watched].map((file) => ({ headers, body: readFileSync(file, "utf8") }));
+let count = 0;
+for (const message of [...messages, ...replies]) {
+  for (const event of HTTP.toEvent(message)) {
+    event.validate();
+    expect(event.subject === event.data.key, event);
+    count += 1;
+  }
+}
+expect(count === 6, count);
+const x = Buffer.from(raw, "base64").toString("base64url");
+const key = createPublicKey({ key: { kty: "OKP", crv: "Ed25519", x }, format: "jwk" });
+for (const { headers, body } of messages) {
+  const [version, signature] = headers["webhook-signature"].split(",");
+  const signed = (id) => Buffer.from(`${id}.${headers["webhook-timestamp"]}.${body}`);
+  const accepts = (id) => verify(null, signed(id), key, Buffer.from(signature, "base64"));
+  expect(version === "v1a" && accepts(headers["webhook-id"]) && !accepts("another"), headers);
+}
+END
+"$tools/python/bin/python" "$work/lists.py" "$work/lists" "$work/popped" "$work/watched"
+node "$work/lists.cjs" "$tools" "$work/lists" "$work/popped" "$work/watched" "$public"
+
 cat > "$work/events.py" << 'END'
 import json
 import sys
@@ -106,8 +168,8 @@ for (const event of events) {
   if (event.subject !== "sku-1" || event.data.text !== "größe") throw new Error(event.toString());
 }
 END
-"$tools/python/bin/python" "$work/events.py" "$work/requests"
-node "$work/events.cjs" "$tools" "$work/requests"
+"$tools/python/bin/python" "$work/events.py" "$work/events"
+node "$work/events.cjs" "$tools" "$work/events"
 
 cat > "$work/verify.py" << 'END'
 import json
@@ -168,4 +230,4 @@ expect(lines.length === 8, lines.length);
 END
 "$tools/python/bin/python" "$work/verify.py" "$work/signed" "$new" "$old" "$other"
 node "$work/verify.mjs" "$tools" "$work/signed" "$new" "$old" "$other"
-echo "the verifiers of PyPI and npm accept the signatures of 8 requests, and nothing else; the SDKs of CloudEvents read 2 events"
+echo "the verifiers of PyPI and npm accept the signatures of 8 requests, and nothing else; Node accepts those of a private key; the SDKs of CloudEvents read 2 events and 6 in lists"
