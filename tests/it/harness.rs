@@ -6,6 +6,7 @@
 pub(crate) mod blocking;
 pub(crate) mod http2;
 pub(crate) mod preload;
+pub(crate) mod private_file;
 pub(crate) mod process;
 pub(crate) mod receiver;
 pub(crate) mod server;

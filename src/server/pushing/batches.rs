@@ -19,8 +19,8 @@ const ALONE_MAX: usize = 10_000;
 #[derive(Debug, Default)]
 pub(super) struct Batches {
     alone: HashSet<String>,
-    /// Whether the last pop had more keys than its requests could take.
-    left_keys: bool,
+    /// How many keys a pop has returned to the queue because its requests had no place for them.
+    left: usize,
 }
 
 impl Batches {
@@ -38,12 +38,9 @@ impl Batches {
         self.alone.remove(key);
     }
 
-    /// How many keys a pop may take for a request. While keys are sent alone, more would only return to the queue.
+    /// How many keys a pop may take for a request. One, until the keys that a pop has returned had their turn: they would only return again.
     pub(super) fn keys_of_request(&self, setting: &Push) -> usize {
-        if self.left_keys || !self.alone.is_empty() {
-            return 1;
-        }
-        usize::try_from(setting.batch).unwrap_or(usize::MAX)
+        if self.left > 0 { 1 } else { usize::try_from(setting.batch).unwrap_or(usize::MAX) }
     }
 
     /// Takes the keys for up to `room` requests. A key that has failed before is alone.
@@ -72,8 +69,91 @@ impl Batches {
         if !together.is_empty() {
             requests.push(together);
         }
-        self.left_keys = !left.is_empty();
+        self.left = self.left.saturating_sub(requests.len()) + left.len();
         *items = left;
         requests
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use deltaq_engine::id::{Rv, Token};
+    use deltaq_engine::key::Key;
+    use deltaq_engine::time::Time;
+
+    use super::*;
+
+    fn item(key: &str, failures: u32) -> Item {
+        Item {
+            key: Key::new(key).unwrap(),
+            token: Token::new(Rv::new(1)),
+            deadline: Time::from_micros(0),
+            worker: None,
+            attempt: 1,
+            failures,
+            is_in_initial_list: false,
+            deltas: Vec::new(),
+            known: None,
+            waited: Duration::ZERO,
+        }
+    }
+
+    fn push(batch: u64) -> Push {
+        serde_json::from_value(serde_json::json!({"url": "http://a", "batch": batch})).unwrap()
+    }
+
+    /// The keys of each request, and those that are left. A key with an exclamation mark has failed before.
+    fn taken(batches: &mut Batches, keys: &str, batch: u64, room: usize) -> (Vec<String>, String) {
+        let mut items = keys
+            .split_whitespace()
+            .map(|key| item(key.trim_end_matches('!'), u32::from(key.ends_with('!'))))
+            .collect();
+        let requests = batches.take(&mut items, &push(batch), room);
+        let text = |items: &Vec<Item>| items.iter().map(|item| item.key.as_str()).collect::<Vec<_>>().join(" ");
+        (requests.iter().map(text).collect(), text(&items))
+    }
+
+    #[test]
+    fn requests_have_up_to_so_many_keys_and_no_more_than_there_is_room_for() {
+        for (keys, batch, room, requests, left) in [
+            ("a b c d e", 2, 9, vec!["a b", "c d", "e"], ""),
+            ("a b c d e", 2, 2, vec!["a b", "c d"], "e"),
+            ("a b c", 1, 2, vec!["a", "b"], "c"),
+            ("a b", 9, 1, vec!["a b"], ""),
+            ("a b! c", 9, 9, vec!["b", "a c"], ""),
+            ("a b! c", 9, 1, vec!["a c"], "b"),
+            ("b! a c", 9, 1, vec!["b"], "a c"),
+            ("a b c! d! e", 2, 3, vec!["c", "d", "a b"], "e"),
+        ] {
+            let expected = (requests.into_iter().map(str::to_owned).collect(), left.to_owned());
+            assert_eq!(taken(&mut Batches::default(), keys, batch, room), expected, "{keys} {batch} {room}");
+        }
+    }
+
+    #[test]
+    fn keys_of_a_failed_request_are_alone_until_they_were_sent() {
+        let mut batches = Batches::default();
+        let sent = |key: &str| Sent { key: key.to_owned(), token: Token::default(), failures: 0 };
+        batches.send_alone(&[sent("a"), sent("b")]);
+        assert_eq!(taken(&mut batches, "a b c d", 9, 9).0, ["a", "b", "c d"]);
+        batches.was_sent_alone("a");
+        assert_eq!(taken(&mut batches, "a b c d", 9, 9).0, ["b", "a c d"]);
+    }
+
+    #[test]
+    fn a_pop_takes_no_keys_that_would_only_return() {
+        let mut batches = Batches::default();
+        assert_eq!(batches.keys_of_request(&push(9)), 9);
+        taken(&mut batches, "a! b! c!", 9, 1);
+        for key in ["b!", "c!"] {
+            assert_eq!(batches.keys_of_request(&push(9)), 1);
+            taken(&mut batches, key, 9, 1);
+        }
+        assert_eq!(batches.keys_of_request(&push(9)), 9);
+        // Keys that somebody else has taken hold nothing up.
+        batches.send_alone(&[Sent { key: "gone".to_owned(), token: Token::default(), failures: 0 }]);
+        assert_eq!(batches.keys_of_request(&push(9)), 9);
     }
 }

@@ -1,8 +1,6 @@
 //! Deliveries of webhooks over `kill -9`: what was answered is there, and nothing is applied twice.
 
-use std::fs::{self, Permissions};
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
@@ -10,6 +8,7 @@ use std::thread;
 use serde_json::{Value, json};
 
 use crate::harness::blocking::{Connection, Message};
+use crate::harness::private_file::private_file;
 use crate::harness::server::{Spawned, Store};
 
 const QUEUE: &str = "/v1/queues/q";
@@ -63,9 +62,7 @@ fn deliver_all(server: SocketAddr, round: usize, enough: &SyncSender<()>) -> usi
 #[test]
 fn each_delivery_is_applied_once_over_kill_nine() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (store, secret) = (Store::folder("hooks"), folder.path().join("secret"));
-    fs::write(&secret, SECRET).expect("a file");
-    fs::set_permissions(&secret, Permissions::from_mode(0o600)).expect("its owner is this user");
+    let (store, secret) = (Store::folder("hooks"), private_file(folder.path(), "secret", SECRET));
     let mut server = start(&store, &secret);
     let settings = json!({"mode": "events", "hook": {"scheme": "gitlab", "secrets": ["gitlab"]}});
     let (status, text) = server.call(&Message::put(QUEUE.to_owned(), &settings));

@@ -1,12 +1,12 @@
 //! Pushed requests over `kill -9`, and where their secret is not.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
 use crate::harness::blocking::Message;
+use crate::harness::private_file::private_file;
 use crate::harness::receiver::Receiver;
 use crate::harness::server::{Spawned, Store};
 use crate::harness::waiting::until;
@@ -16,9 +16,8 @@ const QUEUE: &str = "/v1/queues/q";
 
 /// A settings file that permits receivers on this machine.
 fn settings(folder: &Path) -> PathBuf {
-    let (secret, file) = (folder.join("secret"), folder.join("deltaq.toml"));
-    fs::write(&secret, format!("whsec_{KEY}\n")).expect("a file");
-    fs::set_permissions(&secret, Permissions::from_mode(0o600)).expect("its owner is this user");
+    let secret = private_file(folder, "secret", &format!("whsec_{KEY}\n"));
+    let file = folder.join("deltaq.toml");
     let text = format!(
         "[push]\nallow = [\"http://127.0.0.1:*\"]\nallow_networks = [\"127.0.0.1\"]\n\
          [push.secrets.shop]\nfile = {:?}\nqueues = [\"*\"]\n",

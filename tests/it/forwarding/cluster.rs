@@ -1,8 +1,6 @@
 //! Two nodes in this process, of which each owns one of two partitions, and a fake node that a test plays by hand.
 
-use std::fs::{self, Permissions};
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +24,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio_util::sync::CancellationToken;
 
+use crate::harness::private_file::private_file;
 use crate::harness::{Client, Reply, within};
 
 /// The secret of the nodes.
@@ -222,9 +221,7 @@ impl Drop for TestNode {
 
 fn hook_secrets() -> Secrets {
     let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("hook");
-    fs::write(&file, HOOK_SECRET).expect("a file");
-    fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("its owner is this user");
+    let file = private_file(folder.path(), "hook", HOOK_SECRET);
     let secret = SecretFile { file, queues: vec!["*".to_owned()] };
     Secrets::read(Use::Hooks, &[("hook".to_owned(), secret)].into()).expect("a secret")
 }

@@ -1,8 +1,6 @@
 //! Webhooks of vendors: signatures, what a delivery changes, repeats, and deliveries that can't be applied.
 
 use std::fmt::Write as _;
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
 
 use deltaq::config::access::Verb;
 use deltaq::config::{SecretFile, Settings};
@@ -13,6 +11,7 @@ use tempfile::TempDir;
 
 use super::{QUEUE, status};
 use crate::access::token;
+use crate::harness::private_file::private_file;
 use crate::harness::{Client, Reply, Service};
 
 mod limits;
@@ -30,9 +29,7 @@ async fn service_with(more: impl FnOnce(&mut Settings)) -> (Service, TempDir) {
     let edit = |settings: &mut Settings| {
         more(settings);
         for (name, text, queues) in [("gh", SECRET, "q*"), ("other", "another-secret-of-16", "elsewhere")] {
-            let file = folder.path().join(name);
-            fs::write(&file, format!("{text}\n")).expect("a file");
-            fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("its owner is this user");
+            let file = private_file(folder.path(), name, &format!("{text}\n"));
             let secret = SecretFile { file, queues: vec![queues.to_owned()] };
             settings.hooks.secrets.insert(name.to_owned(), secret);
         }

@@ -1,7 +1,5 @@
 //! Queues that push: requests to a receiver whose every answer the test gives.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
 
 use axum::http::HeaderMap;
 use deltaq::config::access::Verb;
@@ -12,6 +10,7 @@ use tempfile::TempDir;
 
 use super::{QUEUE, object, objects, status};
 use crate::access::token;
+use crate::harness::private_file::private_file;
 use crate::harness::receiver::{Hook, Receiver};
 use crate::harness::{Service, within};
 
@@ -38,9 +37,7 @@ async fn service_with(more: impl FnOnce(&mut Settings)) -> (Service, TempDir) {
         settings.push.allow = vec!["http://127.0.0.1:*".to_owned()];
         settings.push.allow_networks = vec!["127.0.0.0/8".parse().expect("a network")];
         for (name, text, queues) in [("shop", SECRET, "q*"), ("other", OTHER, "elsewhere")] {
-            let file = folder.path().join(name);
-            fs::write(&file, format!("{text}\n")).expect("a file");
-            fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("its owner is this user");
+            let file = private_file(folder.path(), name, &format!("{text}\n"));
             let secret = SecretFile { file, queues: vec![queues.to_owned()] };
             settings.push.secrets.insert(name.to_owned(), secret);
         }

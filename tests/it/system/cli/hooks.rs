@@ -1,25 +1,18 @@
 //! Kept deliveries of hooks, and the check of a signature.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::fs;
 
 use super::{Server, deltaq, finished};
 use crate::harness::Client;
+use crate::harness::private_file::private_file;
 
 const SECRET: &str = "0123456789abcdef-of-a-hook";
-
-/// Writes a file that only its owner reads.
-fn private(file: &Path, text: &str) {
-    fs::write(file, text).expect("a file");
-    fs::set_permissions(file, Permissions::from_mode(0o600)).expect("its owner is this user");
-}
 
 #[tokio::test]
 async fn kept_deliveries_are_seen_applied_and_discarded() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (secret, config) = (folder.path().join("secret"), folder.path().join("deltaq.toml"));
-    private(&secret, SECRET);
+    let secret = private_file(folder.path(), "secret", SECRET);
+    let config = folder.path().join("deltaq.toml");
     let text = format!("[hooks.secrets.gl]\nfile = \"{}\"\nqueues = [\"q\"]\n", secret.display());
     fs::write(&config, text).expect("a file");
     let server = Server::with_settings(&[("DELTAQ_CONFIG", &config)]);
@@ -56,7 +49,7 @@ async fn kept_deliveries_are_seen_applied_and_discarded() {
 #[test]
 fn a_signature_is_verified_without_a_server() {
     let folder = tempfile::tempdir().expect("a folder");
-    private(&folder.path().join("secret"), SECRET);
+    private_file(folder.path(), "secret", SECRET);
     fs::write(folder.path().join("body"), "Hello, World!").expect("a file");
     let given = "403c015aa0776216269a43b812a5a16e1ad61f2cbcffc9547e951d549ab58cb1";
     let check = |scheme: &str, header: &str, more: &[&str]| {

@@ -1,12 +1,12 @@
 //! Queues that push, and queues with a hook: what a person sees, tests and repairs.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs;
 
 use serde_json::json;
 
 use super::browser::Browser;
 use super::{call, call_with, end, post, put};
+use crate::harness::private_file::private_file;
 use crate::system::cli::Server;
 
 /// The header of a delivery of the scheme `gitlab`: the secret itself.
@@ -15,9 +15,8 @@ const SECRET: &str = "a-secret-of-gitlab";
 #[test]
 fn an_endpoint_that_fails_is_shown_and_tested_and_a_delivery_is_delivered_again() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (secret, config) = (folder.path().join("secret"), folder.path().join("deltaq.toml"));
-    fs::write(&secret, format!("{SECRET}\n")).expect("a file");
-    fs::set_permissions(&secret, Permissions::from_mode(0o600)).expect("its owner is this user");
+    let secret = private_file(folder.path(), "secret", &format!("{SECRET}\n"));
+    let config = folder.path().join("deltaq.toml");
     let text = format!(
         "[push]\nallow = [\"http://127.0.0.1:*\"]\nallow_networks = [\"127.0.0.1\"]\n[hooks.secrets.gitlab]\nfile = {secret:?}\nqueues = [\"*\"]\n"
     );
