@@ -16,6 +16,6 @@ mod verdict;
 
 pub use self::breaker::{Breaker, Failed};
 pub use self::policy::{Endpoint, Error, Policy, Refusal};
-pub use self::sender::{Answer, Call, Permission, Sender};
+pub use self::sender::{Answer, Body, Call, Sender};
 pub use self::settled::Outcome;
 pub use self::verdict::Verdict;

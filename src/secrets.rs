@@ -93,6 +93,8 @@ pub struct Secrets(BTreeMap<String, Guarded>);
 struct Guarded {
     secret: Secret,
     queues: Vec<Glob>,
+    /// Whether it may be sent in a header.
+    headers: bool,
 }
 
 /// Why the secrets of a section can't be used.
@@ -112,6 +114,14 @@ pub enum Unusable {
         /// The setting.
         setting: String,
     },
+    /// A secret would be sent in a header, which its section does not do or its form does not permit.
+    #[error(
+        "{setting}.headers is true, and only a secret of push that is neither whsec_ nor whsk_ may be sent in a header"
+    )]
+    Headers {
+        /// The setting.
+        setting: String,
+    },
     /// A secret can't be used.
     #[error("can't use {setting}.file")]
     Secret {
@@ -127,13 +137,13 @@ impl Secrets {
     ///
     /// # Errors
     /// [`Unusable`] names the setting.
-    pub fn read(of: Use, settings: &BTreeMap<String, config::SecretFile>) -> Result<Self, Unusable> {
-        let section = match of {
+    pub fn read(usage: Use, settings: &BTreeMap<String, config::SecretFile>) -> Result<Self, Unusable> {
+        let section = match usage {
             Use::Push => "push",
             Use::Hooks => "hooks",
         };
         let mut secrets = BTreeMap::new();
-        for (name, setting_of) in settings {
+        for (name, file) in settings {
             let setting = format!("{section}.secrets.{name}");
             if !deltaq_types::is_secret_name(name) {
                 return Err(Unusable::Name { setting });
@@ -142,12 +152,21 @@ impl Secrets {
                 Glob::parse(text)
                     .ok_or_else(|| Unusable::Queues { setting: setting.clone(), text: text.clone() })
             };
-            let queues = setting_of.queues.iter().map(glob).collect::<Result<_, _>>()?;
-            let secret = Secret::read(of, &format!("{setting}.file"), &setting_of.file);
-            let secret = secret.map_err(|source| Unusable::Secret { setting, source })?;
-            secrets.insert(name.clone(), Guarded { secret, queues });
+            let queues = file.queues.iter().map(glob).collect::<Result<_, _>>()?;
+            let secret = Secret::read(usage, &format!("{setting}.file"), &file.file);
+            let secret = secret.map_err(|source| Unusable::Secret { setting: setting.clone(), source })?;
+            if file.headers && (usage != Use::Push || !secret.is_text()) {
+                return Err(Unusable::Headers { setting });
+            }
+            secrets.insert(name.clone(), Guarded { secret, queues, headers: file.headers });
         }
         Ok(Self(secrets))
+    }
+
+    /// The secret of this name, if the queue may send it in a header.
+    #[must_use]
+    pub fn of_header(&self, queue: &str, name: &str) -> Option<&Secret> {
+        self.of(queue, name).filter(|_| self.0.get(name).is_some_and(|of| of.headers))
     }
 
     /// The secret of this name, if the queue may use it. Whether another queue may use it is nothing for the caller.
@@ -175,7 +194,7 @@ impl Secret {
     ///
     /// # Errors
     /// [`Error`] names the file.
-    pub fn read(of: Use, setting: &str, path: &Path) -> Result<Self, Error> {
+    pub fn read(usage: Use, setting: &str, path: &Path) -> Result<Self, Error> {
         let failed = |source| Error::Read { path: path.to_owned(), source };
         // Opening a pipe would wait for its other end.
         if !fs::metadata(path).map_err(failed)?.is_file() {
@@ -189,15 +208,15 @@ impl Secret {
         report_readable(setting, path, &metadata);
         let mut text = String::new();
         file.take(FILE_MAX + 1).read_to_string(&mut text).map_err(failed)?;
-        Self::parse(of, &text).map_err(|why| Error::Form { path: path.to_owned(), why })
+        Self::parse(usage, &text).map_err(|why| Error::Form { path: path.to_owned(), why })
     }
 
     /// Parses the text of a file: one or two lines, each a secret, with a line end at most behind the last one.
-    fn parse(of: Use, text: &str) -> Result<Self, &'static str> {
+    fn parse(usage: Use, text: &str) -> Result<Self, &'static str> {
         let text = text.strip_suffix('\n').unwrap_or(text);
         let lines: Vec<String> = text.split('\n').map(str::to_owned).collect();
         for line in &lines {
-            match (key(line)?, of) {
+            match (key(line)?, usage) {
                 (Key::Public(_), Use::Push) => {
                     return Err("it has a public key (whpk_), and a private one (whsk_) signs requests");
                 }
@@ -231,6 +250,14 @@ impl Secret {
     #[must_use]
     pub fn is_public(&self) -> bool {
         self.lines.iter().any(|line| line.starts_with(PUBLIC_PREFIX))
+    }
+
+    /// Whether it is a text, and no key in base64.
+    fn is_text(&self) -> bool {
+        !self
+            .lines
+            .iter()
+            .any(|line| [PREFIX, PRIVATE_PREFIX, PUBLIC_PREFIX].iter().any(|prefix| line.starts_with(prefix)))
     }
 
     /// The signatures of a request, one for each key, separated by spaces.

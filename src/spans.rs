@@ -97,15 +97,19 @@ impl Process {
         Some(TraceContext::of_span(trace, span, context.is_sampled()))
     }
 
-    /// Ends the span with the status of the answer, and with what has failed.
-    pub fn end(self, at_us: u64, (status, failure): (Option<u16>, Option<&'static str>)) {
+    /// Ends the span with the status of the answer; `None` if there was no answer.
+    pub fn end(self, at_us: u64, status: Option<u16>) {
         let Some(mut span) = self.0 else { return };
         if let Some(status) = status {
             span.set_attribute(KeyValue::new("http.response.status_code", i64::from(status)));
         }
+        let failure = match status {
+            None => Some("no_answer".to_owned()),
+            Some(status) => (status >= 300).then(|| status.to_string()),
+        };
         if let Some(failure) = failure {
+            span.set_status(Status::error(failure.clone()));
             span.set_attribute(KeyValue::new("error.type", failure));
-            span.set_status(Status::error(failure));
         }
         span.end_with_timestamp(at(at_us));
     }

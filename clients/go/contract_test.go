@@ -437,3 +437,23 @@ func firstError[T any](list func(func(T, error) bool)) error {
 	}
 	return nil
 }
+
+func TestAHeaderOfPushIsATextOrASecret(t *testing.T) {
+	for text, want := range map[string]deltaq.PushHeader{
+		`"prod"`:                               {Text: "prod"},
+		`""`:                                   {},
+		`{"secret":"shop"}`:                    {Secret: "shop"},
+		`{"secret":"shop","prefix":"Bearer "}`: {Secret: "shop", Prefix: "Bearer "},
+	} {
+		var got deltaq.PushHeader
+		if err := json.Unmarshal([]byte(text), &got); err != nil || got != want {
+			t.Errorf("%s: %v, %v", text, got, err)
+		}
+		if again, err := json.Marshal(got); err != nil || string(again) != text {
+			t.Errorf("%s: %s, %v", text, again, err)
+		}
+	}
+	if err := json.Unmarshal([]byte(`[]`), new(deltaq.PushHeader)); err == nil {
+		t.Error("a list is no header")
+	}
+}

@@ -33,7 +33,7 @@ pub struct Server {
     /// Origins of web pages that may call the server from a browser.
     #[serde(deserialize_with = "range::origins")]
     pub allowed_origins: Vec<String>,
-    /// The origins of senders of CloudEvents that get a permission if they ask for one; `*` for all.
+    /// The origins of senders of CloudEvents whose validation requests get a permission; `*` for all.
     #[serde(deserialize_with = "range::event_origins")]
     pub event_origins: Vec<String>,
     /// Networks of proxies that are trusted to report the address of a client.
@@ -231,6 +231,9 @@ pub struct SecretFile {
     pub file: PathBuf,
     /// Names of queues that may use it, in which `*` matches any text.
     pub queues: Vec<String>,
+    /// Only `push`: whether these queues may send it in a header.
+    #[serde(default)]
+    pub headers: bool,
 }
 
 /// The section `[audit]`: the audit log.

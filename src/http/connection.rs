@@ -55,7 +55,7 @@ use super::gate::body_rate::BodyRateLimit;
 use super::gate::origin::URI_BYTES_MAX;
 use super::gate::seats::{Occupant, Seat, Seats};
 use super::reply::delivery::Outbox;
-use super::reply::handshake::permission;
+use super::reply::validation::is_validation;
 use super::request::body_drain::Unread;
 use super::request::context::{Connection, Peer};
 use super::request_metrics::RequestMetrics;
@@ -280,11 +280,9 @@ impl ConnectionContext {
     }
 
     async fn answer(self: Arc<Self>, request: Request) -> Response {
-        // A preflight request of a browser is OPTIONS as well, so this comes first.
-        if let Some(permission) = permission(&request, self.api.event_origins()) {
-            return permission;
-        }
-        let Some(cors) = self.cors.clone() else { return self.answer_api(request).await };
+        // The layer would take a validation request for a preflight request of a browser.
+        let cors = self.cors.clone().filter(|_| !is_validation(&request));
+        let Some(cors) = cors else { return self.answer_api(request).await };
         let api = tower::service_fn(move |request| {
             let context = self.clone();
             async move { Ok::<_, Infallible>(context.answer_api(request).await) }

@@ -23,6 +23,7 @@ use super::gate::origin::{self, Allowed};
 use super::head::Head;
 use super::operation::{Class, Operation, Target};
 use super::problem::{Code, Problem};
+use super::reply::validation::permission;
 use super::request::body_drain::BodyDrain;
 use super::request::call::{Handler, ResponseFuture, boxed};
 use super::request::conditional;
@@ -66,6 +67,12 @@ async fn pass(
     request: Request,
     checked: Result<(), Problem>,
 ) -> (Response, Option<Code>) {
+    let origins = &context.state.limits.event_origins;
+    if checked.is_ok()
+        && let Some(permission) = permission(&request, context.path(), origins)
+    {
+        return (BodyDrain::whole(request).finish(permission).await, None);
+    }
     if let Err(problem) = checked.and_then(|()| admit(context, &request)) {
         let (response, code) = telemetry::rendered(context, problem.into_response());
         return (BodyDrain::whole(request).finish(response).await, code);

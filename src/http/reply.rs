@@ -1,8 +1,8 @@
 //! Replies: JSON with counts for the log and the audit log, the delivery of pops, and compression.
 
 pub(super) mod delivery;
-pub(super) mod handshake;
 pub(super) mod layers;
+pub(super) mod validation;
 
 use axum::body::Body;
 use axum::http::{HeaderValue, header};

@@ -46,11 +46,6 @@ impl Api {
         self.state.gate.access.is_open()
     }
 
-    /// The origins of senders of CloudEvents that may send.
-    pub(super) fn event_origins(&self) -> &[String] {
-        &self.state.limits.event_origins
-    }
-
     /// Answers a request that came over a connection.
     ///
     /// A reply to a pop must not be compressed. Its leases count as delivered when its last byte is written, but a

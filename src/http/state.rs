@@ -193,7 +193,7 @@ pub struct HttpLimits {
     pub allowed_hosts: Vec<String>,
     /// Origins of web pages that may call the server.
     pub allowed_origins: Vec<String>,
-    /// The origins of senders of CloudEvents that may send.
+    /// The origins whose validation requests get a permission.
     pub event_origins: Vec<String>,
     /// Maximum pause between two pieces of a body.
     pub body_read_timeout: Duration,

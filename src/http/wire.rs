@@ -29,7 +29,7 @@ pub use self::nodes::node;
 pub use self::popped::{With, popped, popped_bytes};
 pub use self::produce::{failed_key, place, produced, replaced};
 pub use self::pushed::{
-    Origin, Pushed, event_id, popped_events, pushed, pushed_bytes, pushed_list, watched_events,
+    Pushed, QueueIdentity, event_id, popped_events, pushed, pushed_bytes, pushed_list, watched_events,
 };
 pub use self::queue::{queue, status};
 pub use self::read::{

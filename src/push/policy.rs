@@ -3,9 +3,10 @@
 use std::net::IpAddr;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use deltaq_types::{Push, PushHeader};
+use deltaq_types::{PUSH_HEADER_BYTES_MAX, Push, PushHeader};
 use ipnet::IpNet;
 use reqwest::Url;
+use serde_json::Value;
 
 use super::address::is_permitted;
 use super::destination::Destination;
@@ -34,7 +35,7 @@ pub enum Error {
         /// The text.
         text: String,
     },
-    /// The proxy is none.
+    /// `push.proxy` is not the URL of a proxy.
     #[error("push.proxy is {text:?}, which is no URL of a proxy")]
     Proxy {
         /// The text.
@@ -63,6 +64,20 @@ pub struct Endpoint {
     pub(super) secrets: Vec<Secret>,
     /// The headers that the queue adds.
     pub(super) headers: HeaderMap,
+    /// The secrets in these headers.
+    shown: Vec<Secret>,
+    /// The origin that asks for a permission.
+    pub(super) origin: Option<String>,
+}
+
+impl Endpoint {
+    /// A text of the endpoint without the secrets of the headers.
+    pub(super) fn hide(&self, text: String) -> String {
+        self.shown.iter().filter_map(|secret| secret.lines().next()).fold(text, |text, secret| {
+            let escaped = Value::from(secret).to_string();
+            text.replace(secret, "***").replace(escaped.trim_matches('"'), "***")
+        })
+    }
 }
 
 impl Policy {
@@ -91,34 +106,44 @@ impl Policy {
     /// [`Refusal`].
     pub fn endpoint(&self, queue: &str, push: &Push) -> Result<Endpoint, Refusal> {
         let url = self.url(&push.url)?;
-        let secrets =
-            push.secrets.iter().map(|name| self.secret(queue, "secrets", name)).collect::<Result<_, _>>()?;
-        let mut headers = HeaderMap::new();
+        let secrets = push.secrets.iter().map(|name| self.secret(queue, name)).collect::<Result<_, _>>()?;
+        let (mut headers, mut shown) = (HeaderMap::new(), Vec::new());
+        let (mut bytes, refused) =
+            (0, |why: &str, hint| Refusal { member: "headers", why: why.to_owned(), hint });
         for (name, value) in &push.headers {
-            let value = match value {
-                PushHeader::Text(text) => HeaderValue::from_str(text),
+            let text = match value {
+                PushHeader::Text(text) => text.clone(),
                 PushHeader::Secret { secret, prefix } => {
-                    let secret = self.secret(queue, "headers", secret)?;
-                    let value = HeaderValue::from_str(&format!(
-                        "{prefix}{}",
-                        secret.lines().next().unwrap_or_default()
-                    ));
-                    value.map(|mut value| {
-                        value.set_sensitive(true);
-                        value
-                    })
+                    let found = self.secrets.of_header(queue, secret).cloned();
+                    let secret = found.ok_or_else(|| Refusal {
+                        member: "headers",
+                        why: format!("this server has no secret {secret:?} that the queue may send in a header"),
+                        hint: "the operator adds it as [push.secrets.NAME], with file, queues and headers = true, and restarts the server",
+                    })?;
+                    let text = format!("{prefix}{}", secret.lines().next().unwrap_or_default());
+                    shown.push(secret);
+                    text
                 }
             };
-            if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), value) {
-                headers.insert(name, value);
-            }
+            bytes += name.len() + text.len();
+            let parsed = HeaderName::from_bytes(name.as_bytes()).ok().zip(HeaderValue::from_str(&text).ok());
+            let (name, mut header) =
+                parsed.ok_or_else(|| refused("a name or a value is none of a header", "correct it"))?;
+            header.set_sensitive(matches!(value, PushHeader::Secret { .. }));
+            headers.insert(name, header);
         }
-        Ok(Endpoint { url, secrets, headers })
+        if bytes > PUSH_HEADER_BYTES_MAX {
+            let why = format!(
+                "with the secrets they have {bytes} bytes, and at most {PUSH_HEADER_BYTES_MAX} are sent"
+            );
+            return Err(refused(&why, "use fewer or shorter ones"));
+        }
+        Ok(Endpoint { url, secrets, headers, shown, origin: push.handshake.clone() })
     }
 
-    fn secret(&self, queue: &str, member: &'static str, name: &str) -> Result<Secret, Refusal> {
+    fn secret(&self, queue: &str, name: &str) -> Result<Secret, Refusal> {
         self.secrets.of(queue, name).cloned().ok_or_else(|| Refusal {
-            member,
+            member: "secrets",
             why: format!("this server has no secret {name:?} that the queue may use"),
             hint: "the operator adds it as [push.secrets.NAME], with file and queues, and restarts the server",
         })

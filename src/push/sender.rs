@@ -25,6 +25,8 @@ use super::policy::{Endpoint, Policy};
 
 /// How many bytes of an answer are read at most.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
+/// How many more for each further key of the request, which the answer may name.
+const KEY_ANSWER_BYTES: usize = 1 << 10;
 /// How many bytes of an answer are kept, for the error of the key.
 const EXCERPT_BYTES: usize = 500;
 /// Maximum number of look-ups of names at once. One that is given up goes on, because it occupies a thread until it ends, and other parts of the server
@@ -88,13 +90,8 @@ pub struct Call {
     pub headers: HeaderMap,
     /// The body.
     pub body: Bytes,
-}
-
-/// What an endpoint permits that was asked in a handshake.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Permission {
-    /// The least time between two requests.
-    pub interval: Duration,
+    /// The number of keys in it.
+    pub keys: usize,
 }
 
 /// How an endpoint has answered.
@@ -108,14 +105,25 @@ pub enum Answer {
         text: String,
         /// The header `Retry-After`.
         retry_after: Option<String>,
-        /// The body, if it is JSON and whole.
-        json: Option<Vec<u8>>,
+        /// What may say something about single keys.
+        json: Body,
     },
     /// No answer, or not a whole one.
     None {
         /// Why.
         why: String,
     },
+}
+
+/// The body of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// JSON.
+    Json(Vec<u8>),
+    /// JSON that is too long to be read.
+    LongJson,
+    /// No JSON.
+    Other,
 }
 
 type Found = BoxFuture<'static, io::Result<Vec<SocketAddr>>>;
@@ -218,22 +226,16 @@ impl Sender {
         }
     }
 
-    /// Asks the endpoint whether it takes requests of this origin, as the webhooks of CloudEvents do.
+    /// Sends the validation request of CloudEvents webhooks. Returns the least time between two requests.
     ///
     /// # Errors
-    /// Why it does not.
-    pub async fn ask(
-        &self,
-        endpoint: &Endpoint,
-        origin: &str,
-        timeout: Duration,
-    ) -> Result<Permission, String> {
-        let request = self
-            .client
-            .request(Method::OPTIONS, endpoint.url.clone())
-            .headers(endpoint.headers.clone())
-            .header("webhook-request-origin", origin);
-        let response = match tokio::time::timeout(timeout, request.send()).await {
+    /// Why the endpoint does not permit requests.
+    pub async fn validate(&self, endpoint: &Endpoint, timeout: Duration) -> Result<Duration, String> {
+        let mut headers = endpoint.headers.clone();
+        insert_origin(&mut headers, endpoint);
+        let no_body = Bytes::new();
+        let response = self.begin(Method::OPTIONS, endpoint, &headers, &no_body);
+        let response = match tokio::time::timeout(timeout, response).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return Err(with_causes(&error.without_url())),
             Err(_) => return Err(format!("no answer within {}", deltaq_types::duration::format(timeout))),
@@ -241,11 +243,12 @@ impl Sender {
         if !response.status().is_success() {
             return Err(response.status().to_string());
         }
-        permission(response.headers(), origin)
+        permission(response.headers(), endpoint.origin.as_deref().unwrap_or_default())
     }
 
     async fn exchange(&self, endpoint: &Endpoint, call: Call) -> reqwest::Result<Answer> {
-        let Call { id, timestamp, headers: own, body } = call;
+        let Call { id, timestamp, headers: own, body, keys } = call;
+        let bytes_max = ANSWER_BYTES_MAX + KEY_ANSWER_BYTES * keys.saturating_sub(1);
         let mut headers = endpoint.headers.clone();
         headers.extend(own);
         let signatures: Vec<_> =
@@ -260,25 +263,31 @@ impl Sender {
         if !signatures.is_empty() {
             insert("webhook-signature", &signatures.join(" "));
         }
-        let mut response = self.begin(endpoint, &headers, &body).await?;
+        insert_origin(&mut headers, endpoint);
+        let mut response = self.begin(Method::POST, endpoint, &headers, &body).await?;
         let status = response.status();
         let retry_after = response.headers().get(header::RETRY_AFTER);
         let retry_after = retry_after.and_then(|text| text.to_str().ok()).map(str::to_owned);
         let is_json = is_json(response.headers());
-        let kept_bytes = if is_json { ANSWER_BYTES_MAX } else { EXCERPT_BYTES };
-        let (mut read, mut kept) = (0, Vec::new());
+        let mut kept = Vec::new();
         while let Some(chunk) = response.chunk().await? {
-            let room = kept_bytes.saturating_sub(kept.len());
+            let room = bytes_max - kept.len();
             kept.extend_from_slice(chunk.get(..room.min(chunk.len())).unwrap_or_default());
-            read += chunk.len();
             // Dropping the rest closes the connection.
-            if read >= ANSWER_BYTES_MAX {
+            if kept.len() == bytes_max {
                 break;
             }
         }
-        let text = format!("{status}: {}", excerpt(&kept));
+        let is_whole = kept.len() < bytes_max;
+        // An endpoint that shows the headers that it got must not show a secret to whoever reads the queue.
+        let kept = endpoint.hide(String::from_utf8_lossy(&kept).into_owned());
+        let text = format!("{status}: {}", excerpt(kept.as_bytes()));
         let text = text.trim_end_matches([':', ' ']).to_owned();
-        let json = (is_json && read < ANSWER_BYTES_MAX).then_some(kept);
+        let json = match (is_json, is_whole) {
+            (true, true) => Body::Json(kept.into_bytes()),
+            (true, false) => Body::LongJson,
+            (false, _) => Body::Other,
+        };
         Ok(Answer::Status { status: status.as_u16(), text, retry_after, json })
     }
 
@@ -286,12 +295,14 @@ impl Sender {
     /// Such a request is sent once more, on a new connection.
     async fn begin(
         &self,
+        method: Method,
         endpoint: &Endpoint,
         headers: &HeaderMap,
         body: &Bytes,
     ) -> reqwest::Result<Response> {
         let request = |client: &Client| {
-            client.post(endpoint.url.clone()).headers(headers.clone()).body(body.clone()).send()
+            let request = client.request(method.clone(), endpoint.url.clone());
+            request.headers(headers.clone()).body(body.clone()).send()
         };
         let sent = CONNECTS.scope(Cell::new(false), async {
             let sent = request(&self.client).await;
@@ -304,23 +315,29 @@ impl Sender {
     }
 }
 
-/// Reads the answer to a handshake.
-fn permission(headers: &HeaderMap, origin: &str) -> Result<Permission, String> {
+/// Requests name the origin that has asked for the permission.
+fn insert_origin(headers: &mut HeaderMap, endpoint: &Endpoint) {
+    if let Some(Ok(origin)) = endpoint.origin.as_deref().map(HeaderValue::from_str) {
+        headers.insert("webhook-request-origin", origin);
+    }
+}
+
+/// Reads the answer to a validation request. Returns the least time between two requests.
+fn permission(headers: &HeaderMap, origin: &str) -> Result<Duration, String> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let allowed = text("webhook-allowed-origin");
     if !allowed.is_some_and(|allowed| allowed == "*" || allowed.eq_ignore_ascii_case(origin)) {
         return Err(format!("its webhook-allowed-origin is not {origin:?} or \"*\""));
     }
-    let interval = match text("webhook-allowed-rate") {
-        None | Some("*") => Duration::ZERO,
+    match text("webhook-allowed-rate") {
+        None | Some("*") => Ok(Duration::ZERO),
         Some(rate) => {
             let per_minute: Option<u32> = rate.parse().ok().filter(|rate| *rate > 0);
             let per_minute =
                 per_minute.ok_or("its webhook-allowed-rate is no number of requests per minute")?;
-            Duration::from_mins(1) / per_minute
+            Ok(Duration::from_mins(1) / per_minute)
         }
-    };
-    Ok(Permission { interval })
+    }
 }
 
 /// The start of a text of the endpoint, for errors, logs and terminals.

@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use deltaq_types::duration::DurationText;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::sender::excerpt;
 
 /// The longest wait that an answer can name.
 const DELAY_MAX: Duration = Duration::from_hours(7 * 24);
+
+/// The mark that some programs write at the beginning of a text.
+const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// What happens to a key that was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,16 +59,32 @@ struct Failure {
     item_identifier: String,
 }
 
-/// What the body of a successful answer says about each of the keys that were sent. A key that it does not name is acknowledged. `answer` is the
-/// error of a key whose error it does not say.
+/// The members that say something. All others are skipped, whatever they have.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Body<'b> {
+    #[serde(borrow, default)]
+    settled: Option<&'b RawValue>,
+    #[serde(borrow, default)]
+    batch_item_failures: Option<&'b RawValue>,
+}
+
+/// What the body of a successful answer in JSON says about each of the keys that were sent. A key that it does not name is acknowledged. `answer`
+/// is the error of a key whose error it does not say. `None` is a body that was too long to be read.
 ///
 /// # Errors
-/// What is malformed. A malformed answer must not acknowledge a key.
-pub(super) fn read(body: &[u8], keys: &[&str], answer: &str) -> Result<Vec<Outcome>, String> {
+/// Why the body can't be used. An object that can't be read might say that a key has failed, so it acknowledges none.
+pub(super) fn read(body: Option<&[u8]>, keys: &[&str], answer: &str) -> Result<Vec<Outcome>, String> {
     let acknowledged = || vec![Outcome::Ack; keys.len()];
-    let Ok(Value::Object(mut members)) = serde_json::from_slice(body) else { return Ok(acknowledged()) };
-    let mut member = |name| members.remove(name).filter(|value| !value.is_null());
-    let named = match (member("settled"), member("batchItemFailures")) {
+    let body = body.ok_or("it is too long")?;
+    let body = body.strip_prefix(BOM).unwrap_or(body).trim_ascii_start();
+    if !body.starts_with(b"{") {
+        return Ok(acknowledged());
+    }
+    let Body { settled, batch_item_failures } =
+        serde_json::from_slice(body).map_err(|error| format!("it is no JSON: {error}"))?;
+    let is_there = |value: &&RawValue| value.get() != "null";
+    let named = match (settled.filter(is_there), batch_item_failures.filter(is_there)) {
         (None, None) => return Ok(acknowledged()),
         (Some(settled), None) => of_settled(settled, answer)?,
         (None, Some(failures)) => of_failures(failures, answer)?,
@@ -86,9 +105,9 @@ pub(super) fn read(body: &[u8], keys: &[&str], answer: &str) -> Result<Vec<Outco
     Ok(outcomes.into_iter().map(|outcome| outcome.unwrap_or(Outcome::Ack)).collect())
 }
 
-fn of_settled(value: Value, answer: &str) -> Result<Vec<(String, Outcome)>, String> {
+fn of_settled(value: &RawValue, answer: &str) -> Result<Vec<(String, Outcome)>, String> {
     let list: Vec<Settled> =
-        serde_json::from_value(value).map_err(|error| format!("settled is malformed: {error}"))?;
+        serde_json::from_str(value.get()).map_err(|error| format!("settled is malformed: {error}"))?;
     let outcome = |one: Settled| {
         if one.how != How::Nack && one.delay.is_some() {
             return Err("settled is malformed: delay goes with nack".to_owned());
@@ -105,9 +124,9 @@ fn of_settled(value: Value, answer: &str) -> Result<Vec<(String, Outcome)>, Stri
     list.into_iter().map(outcome).collect()
 }
 
-fn of_failures(value: Value, answer: &str) -> Result<Vec<(String, Outcome)>, String> {
-    let list: Vec<Failure> =
-        serde_json::from_value(value).map_err(|error| format!("batchItemFailures is malformed: {error}"))?;
+fn of_failures(value: &RawValue, answer: &str) -> Result<Vec<(String, Outcome)>, String> {
+    let list: Vec<Failure> = serde_json::from_str(value.get())
+        .map_err(|error| format!("batchItemFailures is malformed: {error}"))?;
     let failed =
         |failure: Failure| (failure.item_identifier, Outcome::Nack { delay: None, error: answer.to_owned() });
     Ok(list.into_iter().map(failed).collect())
@@ -118,7 +137,7 @@ mod tests {
     use super::*;
 
     fn read_one(body: &str) -> Result<Vec<Outcome>, String> {
-        read(body.as_bytes(), &["a"], "200 OK")
+        read(Some(body.as_bytes()), &["a"], "200 OK")
     }
 
     #[test]
@@ -129,7 +148,11 @@ mod tests {
         };
         for (body, outcome) in [
             ("ok", Outcome::Ack),
+            ("", Outcome::Ack),
             ("[]", Outcome::Ack),
+            ("\"ok\"", Outcome::Ack),
+            (r#"{"more":1e999,"deep":[[[]]]}"#, Outcome::Ack),
+            ("\u{feff} {\"settled\":[{\"key\":\"a\",\"as\":\"nack\"}]}", nack(None, "200 OK")),
             ("{}", Outcome::Ack),
             (r#"{"settled":null,"batchItemFailures":null}"#, Outcome::Ack),
             (r#"{"settled":[]}"#, Outcome::Ack),
@@ -151,11 +174,14 @@ mod tests {
         let body = r#"{"settled":[{"key":"c","as":"nack","error":"late"},{"key":"a","as":"ack"}]}"#;
         let nack = |error: &str| Outcome::Nack { delay: None, error: error.to_owned() };
         let keys = ["a", "b", "c"];
-        assert_eq!(read(body.as_bytes(), &keys, "x"), Ok(vec![Outcome::Ack, Outcome::Ack, nack("late")]));
+        assert_eq!(
+            read(Some(body.as_bytes()), &keys, "x"),
+            Ok(vec![Outcome::Ack, Outcome::Ack, nack("late")])
+        );
         let body = br#"{"batchItemFailures":[{"itemIdentifier":"b"}]}"#;
-        assert_eq!(read(body, &keys, "x"), Ok(vec![Outcome::Ack, nack("x"), Outcome::Ack]));
+        assert_eq!(read(Some(body), &keys, "x"), Ok(vec![Outcome::Ack, nack("x"), Outcome::Ack]));
         let body = br#"{"batchItemFailures":[{"itemIdentifier":"b"},{"itemIdentifier":"d"}]}"#;
-        assert!(read(body, &keys, "x").is_err(), "one key that was not sent fails all");
+        assert!(read(Some(body), &keys, "x").is_err(), "one key that was not sent fails all");
     }
 
     #[test]
@@ -172,6 +198,10 @@ mod tests {
     #[test]
     fn a_malformed_body_acknowledges_nothing() {
         for body in [
+            "{",
+            r#"{"settled":[{"key":"a","as":"nack"}],}"#,
+            r#"{"settled":[{"key":"a","as":"na"#,
+            r#"{"settled":[],"settled":[{"key":"a","as":"nack"}]}"#,
             r#"{"settled":{}}"#,
             r#"{"settled":[{"key":"b","as":"ack"}]}"#,
             r#"{"settled":[{"key":"a","as":"release"}]}"#,
@@ -187,5 +217,6 @@ mod tests {
         ] {
             assert!(read_one(body).is_err(), "{body}");
         }
+        assert!(read(None, &["a"], "200 OK").is_err(), "what was not read might say that the key has failed");
     }
 }

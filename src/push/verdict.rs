@@ -5,7 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use deltaq_engine::limits::HOLD_SECS_MAX;
 use deltaq_types::Push;
 
-use super::sender::Answer;
+use super::sender::{Answer, Body};
 use super::settled::{self, Outcome};
 
 /// The shortest wait that an endpoint can ask for, so that one that says "now" is not asked without pause.
@@ -63,8 +63,12 @@ impl Verdict {
         match (status, length) {
             (202, _) if setting.is_async => Self::Accepted,
             (200..=299, _) => {
-                let json = json.unwrap_or_default();
-                settled::read(&json, keys, &error).map_or_else(
+                let read = match &json {
+                    Body::Json(json) => settled::read(Some(json), keys, &error),
+                    Body::LongJson => settled::read(None, keys, &error),
+                    Body::Other => Ok(vec![Outcome::Ack; keys.len()]),
+                };
+                read.map_or_else(
                     |why| Self::Failed { error: format!("the answer can't be used: {why}") },
                     |outcomes| Self::Settled { outcomes },
                 )
@@ -98,7 +102,7 @@ mod tests {
 
     fn verdict(status: u16, retry_after: Option<&str>) -> Verdict {
         let retry_after = retry_after.map(str::to_owned);
-        let answer = Answer::Status { status, text: "x".to_owned(), retry_after, json: None };
+        let answer = Answer::Status { status, text: "x".to_owned(), retry_after, json: Body::Other };
         Verdict::of(answer, &["a"], &setting(false), NOW_US)
     }
 
@@ -114,7 +118,8 @@ mod tests {
 
     #[test]
     fn a_202_is_a_promise_only_if_the_setting_says_so() {
-        let answer = || Answer::Status { status: 202, text: "x".to_owned(), retry_after: None, json: None };
+        let answer =
+            || Answer::Status { status: 202, text: "x".to_owned(), retry_after: None, json: Body::Other };
         assert_eq!(Verdict::of(answer(), &["a"], &setting(true), NOW_US), Verdict::Accepted);
         assert_eq!(Verdict::of(answer(), &["a"], &setting(false), NOW_US), taken());
     }

@@ -17,7 +17,7 @@ use futures_util::future::{BoxFuture, OptionFuture};
 use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until};
 
-use self::batches::Batches;
+use self::batches::{BATCH_BYTES, Batches};
 use self::handshake::Handshake;
 use self::request::{Bodies, Ended, Sent, Target, deliver};
 use crate::push::{Breaker, Outcome, Policy, Sender, Verdict};
@@ -76,6 +76,7 @@ impl Pusher for Pushing {
             breaker: Breaker::new(1),
             probed: Vec::new(),
             fails_since: None,
+            rests_until: None,
             is_disabled: false,
             requests: FuturesUnordered::new(),
             settles: FuturesUnordered::new(),
@@ -102,6 +103,8 @@ struct Sending {
     probed: Vec<String>,
     /// When the first request after the last success has failed.
     fails_since: Option<Instant>,
+    /// Until then no request begins.
+    rests_until: Option<Instant>,
     /// Whether the queue has paused itself, and no request has begun since.
     is_disabled: bool,
     requests: FuturesUnordered<BoxFuture<'static, Ended>>,
@@ -116,7 +119,6 @@ impl Sending {
         let handle = self.handle.clone();
         let (task, draining) = (handle.push_task(), handle.shutdown().draining());
         let mut current = None;
-        let mut rests_until = None;
         let (mut popping, mut popping_for) = (Popping::default(), 0);
         loop {
             let setting = handle.config().push.clone();
@@ -131,12 +133,11 @@ impl Sending {
                 popping_for = 0;
             }
             let now = Instant::now();
-            let rests = rests_until.is_some_and(|until| now < until);
+            let rests = self.rests_until.is_some_and(|until| now < until);
             // Nothing begins before the queue has paused itself.
             let pauses = self.is_disabled && !self.settles.is_empty();
-            let is_permitted = self.handshake.as_ref().is_none_or(Handshake::is_granted);
             let room = match &self.target {
-                Some(_) if !stops && !rests && !pauses && is_permitted => self.room(now),
+                Some(_) if !stops && !rests && !pauses && self.is_permitted() => self.room(now),
                 _ => 0,
             };
             // A pop that is dropped returns its keys, so one for fewer keys than there is room for goes on. One of former settings does not.
@@ -145,8 +146,9 @@ impl Sending {
             }
             self.report();
             let probes_at = self.breaker.probes_at().filter(|at| *at > now);
-            let next = rests_until.filter(|_| rests).into_iter().chain(probes_at).min();
-            let asking = OptionFuture::from(self.handshake.as_mut().filter(|_| !stops).map(Handshake::asked));
+            let next = self.rests_until.filter(|_| rests).into_iter().chain(probes_at).min();
+            let asking =
+                OptionFuture::from(self.handshake.as_mut().filter(|_| !stops).map(Handshake::answered));
             tokio::select! {
                 biased;
                 Some(ended) = self.requests.next() => self.judge(ended),
@@ -155,7 +157,7 @@ impl Sending {
                 Some(answer) = &mut popping => {
                     (popping, popping_for) = (Popping::default(), 0);
                     let rest = if self.begin(answer) { self.interval() } else { PAUSE };
-                    rests_until = Some(Instant::now() + rest);
+                    self.rests_until = Some(Instant::now() + rest);
                 }
                 () = task.woken() => {}
                 () = draining.cancelled(), if !stops => {}
@@ -170,6 +172,7 @@ impl Sending {
         if former.is_some_and(|former| former.url == setting.url) {
             self.breaker.set_max_in_flight(max_in_flight);
         } else {
+            self.rests_until = None;
             self.breaker = Breaker::new(max_in_flight);
             self.probed.clear();
             self.fails_since = None;
@@ -195,15 +198,24 @@ impl Sending {
                 let why = format!("push.{}: {}", refusal.member, refusal.why);
                 tracing::warn!(%queue, why, "the queue pushes nothing, because the settings of the server do not permit it");
                 self.handle.push_task().set(|report| report.last_error = Some(why.into()));
+                self.handshake = None;
                 None
             }
         };
     }
 
-    /// How many requests may begin now. An endpoint that has named a rate gets one after the other.
+    /// How many requests may begin now. Those to an endpoint that has named a rate begin one by one. None begins while there is no room for its body.
     fn room(&self, now: Instant) -> usize {
+        if !self.requests.is_empty() && self.bodies.are_full() {
+            return 0;
+        }
         let room = self.breaker.may_begin(self.requests.len(), now);
         if self.interval().is_zero() { room } else { room.min(1) }
+    }
+
+    /// Whether the endpoint has permitted requests, if it has to.
+    fn is_permitted(&self) -> bool {
+        self.handshake.as_ref().is_none_or(Handshake::is_granted)
     }
 
     /// The least time between two requests.
@@ -211,7 +223,7 @@ impl Sending {
         self.handshake.as_ref().map_or(Duration::ZERO, Handshake::interval)
     }
 
-    /// What the endpoint has said to the question whether it takes requests.
+    /// What the endpoint has answered to the validation request.
     fn note_handshake(&mut self, answer: Result<(), String>) {
         let queue = self.handle.name();
         match answer {
@@ -220,6 +232,7 @@ impl Sending {
                 let why = format!("the endpoint does not permit requests: {why}");
                 tracing::warn!(%queue, why, "the queue pushes nothing until its endpoint permits it");
                 self.note_error(&why);
+                self.fails_too_long(Instant::now());
             }
         }
     }
@@ -232,9 +245,14 @@ impl Sending {
         } else {
             requests.saturating_mul(self.batches.keys_of_request(&target.setting)).min(POP_KEYS)
         };
+        // What fits in no request would only return to the queue.
+        let max_bytes = match target.setting.batch {
+            1 => POP_BYTES,
+            _ => requests.saturating_mul(BATCH_BYTES).min(POP_BYTES),
+        };
         let pop = Pop {
             max,
-            max_bytes: POP_BYTES,
+            max_bytes,
             lease: Some(target.setting.timeout.get() + LEASE_MARGIN),
             worker: Some(Worker::from(WORKER)),
             id: None,
@@ -260,7 +278,10 @@ impl Sending {
         let batches = if self.breaker.is_open() && !delivered.items.is_empty() {
             vec![vec![self.probe(&mut delivered.items)]]
         } else {
-            let room = self.room(now).max(1);
+            let room = self.room(now);
+            if room == 0 {
+                return true;
+            }
             self.batches.take(&mut delivered.items, &target.setting, room)
         };
         let has_keys = !batches.is_empty();
@@ -292,7 +313,8 @@ impl Sending {
             if !is_former {
                 self.breaker.withdrawn(Instant::now());
             }
-            return self.settle(&keys, vec![How::Release; keys.len()]);
+            // As if the keys had never been popped.
+            return self.handle.reclaim(keys.iter().map(|sent| sent.token));
         };
         let names: Vec<&str> = keys.iter().map(|sent| &*sent.key).collect();
         let verdict = Verdict::of(answer, &names, &setting, self.clock.wall_us());
@@ -367,11 +389,10 @@ impl Sending {
         if is_gone {
             self.disable(PauseReason::EndpointGone, setting);
         } else if !succeeds {
-            let since = *self.fails_since.get_or_insert(now);
-            let after = setting.disable_after.get();
+            self.fails_since.get_or_insert(now);
             // One failure after a long rest says little about the endpoint.
-            if was_open && !after.is_zero() && now.duration_since(since) >= after {
-                self.disable(PauseReason::EndpointFailing, setting);
+            if was_open {
+                self.fails_too_long(now);
             }
         }
         hows
@@ -428,6 +449,16 @@ impl Sending {
         How::Nack { delay, floor: false, error: Some(error.into()) }
     }
 
+    /// Lets the queue pause itself if its endpoint has failed for as long as the setting permits.
+    fn fails_too_long(&mut self, now: Instant) {
+        let Some(setting) = self.target.as_ref().map(|target| target.setting.clone()) else { return };
+        let since = *self.fails_since.get_or_insert(now);
+        let after = setting.disable_after.get();
+        if !after.is_zero() && now.duration_since(since) >= after {
+            self.disable(PauseReason::EndpointFailing, &setting);
+        }
+    }
+
     /// Lets the queue pause itself. After a resume one request tests the endpoint.
     fn disable(&mut self, reason: PauseReason, setting: &Arc<Push>) {
         self.breaker.open(Instant::now());
@@ -468,8 +499,10 @@ impl Sending {
     }
 
     fn settle(&mut self, keys: &[Sent], hows: Vec<How>) {
-        if let [sent] = keys {
-            self.batches.was_sent_alone(&sent.key);
+        if let ([sent], [how]) = (keys, &*hows)
+            && matches!(how, How::Ack | How::Extend { .. })
+        {
+            self.batches.was_taken(&sent.key);
         }
         let settle = |(sent, how): (&Sent, How)| Settle { token: sent.token, how };
         let settles: Vec<Settle> = keys.iter().zip(hows).map(settle).collect();
@@ -486,19 +519,15 @@ impl Sending {
     }
 
     fn report(&self) {
+        let is_permitted = self.is_permitted();
         let state = match &self.target {
             None => PushState::Refused,
             Some(_) if self.handle.has_paused_itself() => PushState::Disabled,
-            Some(_)
-                if self.breaker.is_open()
-                    || self.handshake.as_ref().is_some_and(|asks| !asks.is_granted()) =>
-            {
-                PushState::Failing
-            }
+            Some(_) if self.breaker.is_open() || !is_permitted => PushState::Failing,
             Some(_) => PushState::Sending,
         };
-        let (in_flight, allowed) = (self.requests.len(), self.breaker.allowed());
-        let allowed = if self.target.is_some() { allowed } else { 0 };
+        let allowed = if self.target.is_some() && is_permitted { self.breaker.allowed() } else { 0 };
+        let in_flight = self.requests.len();
         self.handle.push_task().set(|report: &mut PushReport| {
             (report.state, report.in_flight, report.allowed) = (state, in_flight, allowed);
         });

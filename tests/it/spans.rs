@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use opentelemetry_proto::tonic::trace::v1::{Span, span::SpanKind};
 use parking_lot::Mutex;
 use prost::Message as _;
@@ -174,7 +175,8 @@ async fn a_pushed_request_has_a_span_with_links_to_the_traces_of_its_deltas() {
     }
     assert!(second.links.is_empty() && second.parent_span_id.is_empty(), "{second:?}");
     assert!(attribute(second, "http.response.status_code").is_some_and(|code| code.contains("503")));
-    assert!(second.status.is_some());
+    assert_eq!(second.status.as_ref().expect("a status").code, StatusCode::Error as i32);
+    assert!(attribute(second, "error.type").is_some_and(|kind| kind.contains("503")));
 }
 
 #[tokio::test(flavor = "multi_thread")]

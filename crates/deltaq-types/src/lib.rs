@@ -67,8 +67,8 @@ pub use self::produce::{
     SourceChange, SourceReport,
 };
 pub use self::push::{
-    PUSH_SECRETS_MAX, PUSH_URL_BYTES_MAX, Push, PushFormat, PushHeader, PushPayload, PushTestDocument,
-    is_secret_name,
+    PUSH_HEADER_BYTES_MAX, PUSH_SECRETS_MAX, PUSH_URL_BYTES_MAX, Push, PushFormat, PushHeader, PushPayload,
+    PushTestDocument, is_secret_name,
 };
 pub use self::queue::{
     FollowStatus, HookStatus, LastReplaceDocument, PurgedDocument, PushStatus, QueueDocument, QueuePage,

@@ -12,7 +12,7 @@ use super::terms::Span;
 
 mod headers;
 
-pub use self::headers::PushHeader;
+pub use self::headers::{PUSH_HEADER_BYTES_MAX, PushHeader};
 
 /// Maximum length of the URL in bytes.
 pub const PUSH_URL_BYTES_MAX: usize = 2_048;

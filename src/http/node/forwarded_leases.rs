@@ -60,10 +60,18 @@ struct LeasedEvent {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged)]
-enum Reply {
-    Items { items: Vec<Leased> },
-    Events(Vec<LeasedEvent>),
+struct Reply {
+    items: Vec<Leased>,
+}
+
+/// The leases in a reply to a pop. Objects are skipped and not read, because they may have numbers that fit in no type.
+fn leases_of(reply: &[u8]) -> Option<Vec<String>> {
+    if reply.starts_with(b"[") {
+        let events: Vec<LeasedEvent> = serde_json::from_slice(reply).ok()?;
+        return Some(events.into_iter().map(|event| event.deltaqlease).collect());
+    }
+    let Reply { items } = serde_json::from_slice(reply).ok()?;
+    Some(items.into_iter().map(|item| item.lease.id).collect())
 }
 
 impl ForwardedLeases {
@@ -94,11 +102,7 @@ impl Drop for ForwardedLeases {
 
 impl ReturnPath {
     async fn send_back(self, reply: &[u8]) {
-        let leases: Vec<_> = match serde_json::from_slice(reply) {
-            Ok(Reply::Items { items }) => items.into_iter().map(|item| item.lease.id).collect(),
-            Ok(Reply::Events(events)) => events.into_iter().map(|event| event.deltaqlease).collect(),
-            Err(_) => return,
-        };
+        let Some(leases) = leases_of(reply) else { return };
         if leases.is_empty() {
             return;
         }
@@ -123,5 +127,24 @@ impl ReturnPath {
         headers.insert(&UNDELIVERED, HeaderValue::from_static("true"));
         let reply = self.node.send(&self.peer, request).await;
         reply.is_ok_and(|reply| !reply.status().is_server_error())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leases_are_read_beside_any_object() {
+        let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+        for object in ["1e400", "123456789012345678901234567890", &deep] {
+            let items = format!(
+                r#"{{"items":[{{"key":"a","lease":{{"id":"1-2"}},"deltas":[{{"object":{{"n":{object}}}}}]}}]}}"#
+            );
+            let events = format!(r#"[{{"subject":"a","deltaqlease":"1-2","data":{{"n":{object}}}}}]"#);
+            for reply in [items, events] {
+                assert_eq!(leases_of(reply.as_bytes()), Some(vec!["1-2".to_owned()]), "{reply}");
+            }
+        }
     }
 }

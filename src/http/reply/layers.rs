@@ -48,7 +48,15 @@ pub fn cors(origins: &[String]) -> Option<CorsLayer> {
         .allow_origin(origins)
         .allow_methods([Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE])
         .allow_headers(sent)
-        .expose_headers([header::ALLOW, header::ETAG, header::RETRY_AFTER, node::OWNER.clone(), request_id])
+        .expose_headers([
+            header::ALLOW,
+            header::ETAG,
+            header::RETRY_AFTER,
+            HeaderName::from_static("deltaq-continue"),
+            HeaderName::from_static("deltaq-resource-version"),
+            node::OWNER.clone(),
+            request_id,
+        ])
         .max_age(PREFLIGHT_AGE_MAX);
     Some(layer)
 }

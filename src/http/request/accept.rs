@@ -34,10 +34,15 @@ impl Accept {
         self.types().find(|(kind, _)| *kind == name).map(|(_, weight)| weight)
     }
 
-    /// Whether the client prefers a list of CloudEvents to every other type.
+    /// The value for the type that the client prefers; the first one, if it prefers several equally.
+    pub(in crate::http) fn preferred<T>(&self, known: impl Fn(&str) -> Option<T>) -> Option<T> {
+        let found = self.types().filter_map(|(kind, weight)| Some((known(kind)?, weight)));
+        found.reduce(|best, next| if next.1 > best.1 { next } else { best }).map(|(value, _)| value)
+    }
+
+    /// Whether the client prefers a list of CloudEvents.
     pub(in crate::http) fn prefers_events(&self) -> bool {
-        let best = self.types().map(|(_, weight)| weight).fold(0.0, f32::max);
-        self.weight(CLOUD_EVENTS).is_some_and(|weight| weight >= best)
+        self.preferred(|kind| Some(kind == CLOUD_EVENTS)).unwrap_or_default()
     }
 
     /// The problem for a request that accepts none of the reply's types.

@@ -388,6 +388,11 @@ impl RequestContext {
         self.operation().map_or(BodyKind::Ignored, |operation| operation.body)
     }
 
+    /// The template of the path, whatever the method is.
+    pub(in crate::http) fn path(&self) -> Option<&'static str> {
+        self.target.path
+    }
+
     /// The methods that the path supports, if the request has a different method.
     pub(in crate::http) fn allow(&self) -> Option<&str> {
         self.target.allow.as_deref()

@@ -26,16 +26,14 @@ impl WatchForm {
         if accept.is_absent() {
             return Ok(Self::Lines);
         }
-        let form = |kind| match kind {
+        let form = |kind: &str| match kind {
             "application/x-ndjson" | "*/*" | "application/*" => Some(Self::Lines),
             "text/event-stream" | "text/*" => Some(Self::Events),
             "application/json" => Some(Self::Page),
             CLOUD_EVENTS => Some(Self::CloudEvents),
             _ => None,
         };
-        let forms = accept.types().filter_map(|(kind, weight)| Some((form(kind)?, weight)));
-        let preferred = forms.reduce(|best, next| if next.1 > best.1 { next } else { best });
         let offered = "a watch is application/x-ndjson, text/event-stream, application/json or application/cloudevents-batch+json";
-        preferred.map(|(form, _)| form).ok_or_else(|| accept.refused(offered))
+        accept.preferred(form).ok_or_else(|| accept.refused(offered))
     }
 }

@@ -37,7 +37,7 @@ use crate::http::request::call::QueueCall;
 use crate::http::request::context::RequestContext;
 use crate::http::request::params::{Params, check_error, read_duration, wrong};
 use crate::http::state::AppState;
-use crate::http::wire::{self, Origin, With, popped, popped_bytes, popped_events};
+use crate::http::wire::{self, QueueIdentity, With, popped, popped_bytes, popped_events};
 
 /// Maximum number of keys in one forget, promote, redrive or discard.
 const KEYS_MAX: usize = 10_000;
@@ -66,7 +66,7 @@ struct NamedSettle {
     params(InQueue, PopQuery),
     request_body(content = Option<PopBody>),
     responses(
-        (status = 200, description = "The delivered keys; none if the wait has passed.", content((Popped = "application/json"), (String = "application/cloudevents-batch+json"))),
+        (status = 200, description = "The delivered keys; none if the wait has passed.", content((Popped = "application/json"), (Vec<Value> = "application/cloudevents-batch+json"))),
         Always, OfQueue, OfBody, Full, OtherListener,
     )
 )]
@@ -157,8 +157,8 @@ fn read_pop(params: &Params, max_bytes: usize, with_known: bool) -> Result<Pop, 
 /// The keys as a list of CloudEvents.
 fn events_of(handle: &Handle, items: &[Item]) -> String {
     let (lives, incarnation) = (handle.lives(), handle.incarnation().to_string());
-    let origin = Origin { queue: handle.name().as_str(), incarnation: &incarnation, lives: &lives };
-    popped_events(origin, items, handle.moment())
+    let identity = QueueIdentity { queue: handle.name().as_str(), incarnation: &incarnation, lives: &lives };
+    popped_events(identity, items, handle.moment())
 }
 
 /// Refuses what a list of CloudEvents has no place for, if the caller wants one.

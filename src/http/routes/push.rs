@@ -10,6 +10,7 @@ use crate::http::openapi::params::InQueue;
 use crate::http::openapi::responses::{Always, OfBody, OfQueue, Unprocessable};
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Json;
+use crate::http::request::accept::CLOUD_EVENTS;
 use crate::http::request::call::QueueCall;
 use crate::http::wire::{self, CloudEvent};
 use crate::push::{Answer, Call};
@@ -44,20 +45,20 @@ pub(in crate::http) async fn test(call: QueueCall) -> Result<Json<PushTestDocume
         headers.insert(HeaderName::from_static("deltaq-type"), HeaderValue::from_static(TYPE));
     }
     let body = if setting.format == PushFormat::Cloudevents {
-        let event = CloudEvent {
-            kind: TYPE,
-            queue: name.as_str(),
-            id: &id,
-            time: Some(time),
-            item: None,
-            traceparent: None,
-        };
-        event.write(&mut headers);
-        data
+        let queue = name.as_str();
+        let event =
+            CloudEvent { kind: TYPE, queue, id: &id, time: Some(time), item: None, traceparent: None };
+        if setting.batch == 1 {
+            event.write(&mut headers);
+            data.to_string()
+        } else {
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(CLOUD_EVENTS));
+            format!("[{}]", event.json(None, &data.to_string()))
+        }
     } else {
-        json!({ "type": TYPE, "timestamp": time, "data": data })
+        json!({ "type": TYPE, "timestamp": time, "data": data }).to_string()
     };
-    let request = Call { id, timestamp: now_us / 1_000_000, headers, body: body.to_string().into() };
+    let request = Call { id, timestamp: now_us / 1_000_000, headers, body: body.into(), keys: 1 };
     let began = Instant::now();
     let answer = tokio::select! {
         biased;

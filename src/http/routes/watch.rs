@@ -24,6 +24,7 @@ use crate::http::gate::limits::{PAGE_MAX, STREAMED_PAGE_BYTES_MAX, WATCH_MIN, WA
 use crate::http::openapi::params::{InQueue, Resumed, WatchQuery};
 use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue};
 use crate::http::problem::{Code, Problem};
+use crate::http::reply::RequestCounts;
 use crate::http::request::accept::CLOUD_EVENTS;
 use crate::http::request::call::ReadCall;
 use crate::http::request::context::RequestContext;
@@ -45,7 +46,7 @@ const CONTINUE: HeaderName = HeaderName::from_static("deltaq-continue");
     get, path = "/v1/queues/{queue}/watch", tag = "reading", operation_id = "watch",
     params(InQueue, WatchQuery, Resumed),
     responses(
-        (status = 200, description = "The changes.", content((Page<WatchRow> = "application/json"), (Vec<WatchRow> = "application/x-ndjson"), (String = "text/event-stream"), (String = "application/cloudevents-batch+json"))),
+        (status = 200, description = "The changes.", content((Page<WatchRow> = "application/json"), (Vec<WatchRow> = "application/x-ndjson"), (String = "text/event-stream"), (Vec<Value> = "application/cloudevents-batch+json"))),
         Always, OfQueue, NotAcceptable,
     )
 )]
@@ -62,7 +63,11 @@ pub(in crate::http) async fn watch(call: ReadCall) -> Result<Response, Problem> 
         let watcher = handle.watch(view, from(&params, &handle, view)?, filter).await?;
         let page = next_page(watcher, &context, wait.unwrap_or_default(), rows).await?;
         return Ok(match form {
-            WatchForm::CloudEvents => page.events(&handle),
+            WatchForm::CloudEvents => {
+                let items = u64::try_from(page.rows.len()).ok();
+                context.count(RequestCounts { items, ..RequestCounts::default() });
+                page.events(&handle)
+            }
             _ => context.reply(page.document()).into_response(),
         });
     }

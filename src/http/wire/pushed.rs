@@ -12,9 +12,9 @@ use serde_json::json;
 use super::cloud_event::{CloudEvent, EventLease};
 use super::popped::{With, item_text, popped_bytes};
 
-/// Where the keys of a request come from.
+/// What names a queue in the ids of its keys.
 #[derive(Clone, Copy, Debug)]
-pub struct Origin<'a> {
+pub struct QueueIdentity<'a> {
     /// The queue.
     pub queue: &'a str,
     /// Its incarnation.
@@ -67,17 +67,22 @@ pub fn pushed(lives: &Lives, item: &Item, push: &Push, moment: Moment) -> Option
 
 /// The body of the request for several delivered keys: a list. Keys without deltas are not pushed.
 #[must_use]
-pub fn pushed_list(origin: Origin<'_>, items: &[Item], push: &Push, moment: Moment) -> Option<String> {
+pub fn pushed_list(
+    identity: QueueIdentity<'_>,
+    items: &[Item],
+    push: &Push,
+    moment: Moment,
+) -> Option<String> {
     let newest = items.iter().map(|item| Some((item, item.deltas.last()?))).collect::<Option<Vec<_>>>()?;
     let joined = |texts: Vec<String>| texts.join(",");
     if push.format == PushFormat::Cloudevents {
         let event = |(item, newest): &(&Item, &Delta)| {
-            let data = data(origin.lives, item, newest, push);
-            event(origin, item, newest, &data, push.is_async, moment)
+            let data = data(identity.lives, item, newest, push);
+            event(identity, item, newest, &data, push.is_async, moment)
         };
         return Some(format!("[{}]", joined(newest.iter().map(event).collect())));
     }
-    let text = |(item, newest): &(&Item, &Delta)| standard(origin.lives, item, newest, push, moment);
+    let text = |(item, newest): &(&Item, &Delta)| standard(identity.lives, item, newest, push, moment);
     let items = joined(newest.iter().map(text).collect());
     let last = newest.iter().map(|(_, newest)| time(newest, moment)).max()?;
     Some(envelope("deltaq.items", last, &format!(r#"{{"items":[{items}]}}"#)))
@@ -85,10 +90,10 @@ pub fn pushed_list(origin: Origin<'_>, items: &[Item], push: &Push, moment: Mome
 
 /// The reply to a pop as CloudEvents. Keys without deltas are left out.
 #[must_use]
-pub fn popped_events(origin: Origin<'_>, items: &[Item], moment: Moment) -> String {
+pub fn popped_events(identity: QueueIdentity<'_>, items: &[Item], moment: Moment) -> String {
     let event = |item: &Item| {
         let newest = item.deltas.last()?;
-        Some(event(origin, item, newest, newest.object.as_str(), true, moment))
+        Some(event(identity, item, newest, newest.object.as_str(), true, moment))
     };
     format!("[{}]\n", items.iter().filter_map(event).collect::<Vec<_>>().join(","))
 }
@@ -129,7 +134,7 @@ fn data(lives: &Lives, item: &Item, newest: &Delta, push: &Push) -> String {
 
 /// The key as an event in JSON.
 fn event(
-    origin: Origin<'_>,
+    identity: QueueIdentity<'_>,
     item: &Item,
     newest: &Delta,
     data: &str,
@@ -138,7 +143,7 @@ fn event(
 ) -> String {
     let version = newest.rv.get();
     let trace = trace(newest);
-    let lease_id = lease_id(origin.lives, item);
+    let lease_id = lease_id(identity.lives, item);
     let lease = EventLease {
         token: item.token.rv().get(),
         attempt: item.attempt.into(),
@@ -146,8 +151,8 @@ fn event(
     };
     let event = CloudEvent {
         kind: kind(newest.kind == DeltaKind::Deleted),
-        queue: origin.queue,
-        id: &event_id(origin.incarnation, version),
+        queue: identity.queue,
+        id: &event_id(identity.incarnation, version),
         time: Some(time(newest, moment)),
         item: Some((item.key.as_str(), version)),
         traceparent: trace.as_deref(),

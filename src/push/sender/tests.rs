@@ -40,7 +40,8 @@ async fn sends(networks: &[&str], answers: &[&[&str]], port: u16) -> Vec<Answer>
     let endpoint = policy.endpoint("q", &push).unwrap();
     let mut received = Vec::new();
     for _ in answers {
-        let call = Call { id: "a".to_owned(), timestamp: 1, headers: HeaderMap::new(), body: Bytes::new() };
+        let call =
+            Call { id: "a".to_owned(), timestamp: 1, headers: HeaderMap::new(), body: Bytes::new(), keys: 1 };
         received.push(sender.send(&endpoint, call, Duration::from_mins(1)).await);
     }
     received
@@ -116,7 +117,8 @@ async fn a_proxy_gets_all_requests_and_only_its_name_may_be_an_inner_address() {
     let sender = Sender::looking_up(&policy, lookup).unwrap();
     let push = serde_json::json!({"url": "http://shop.example:9/a", "format": "raw"});
     let endpoint = policy.endpoint("q", &serde_json::from_value(push).unwrap()).unwrap();
-    let call = Call { id: "a".to_owned(), timestamp: 1, headers: HeaderMap::new(), body: Bytes::new() };
+    let call =
+        Call { id: "a".to_owned(), timestamp: 1, headers: HeaderMap::new(), body: Bytes::new(), keys: 1 };
     let answer = sender.send(&endpoint, call, Duration::from_mins(1)).await;
     assert!(matches!(answer, Answer::Status { status: 204, .. }), "{answer:?}");
     assert_eq!((*count.lock(), &**asked.lock()), (1, &["proxy.internal".to_owned()][..]));

@@ -11,7 +11,7 @@ use deltaq_types::Push;
 use super::request::Sent;
 
 /// Maximum size of the objects in a request with several keys, in bytes.
-const BATCH_BYTES: usize = 1 << 20;
+pub(super) const BATCH_BYTES: usize = 1 << 20;
 /// Maximum number of keys that are remembered.
 const ALONE_MAX: usize = 10_000;
 
@@ -33,8 +33,8 @@ impl Batches {
         self.alone.extend(keys.iter().map(|sent| sent.key.clone()));
     }
 
-    /// A request with this key alone has ended.
-    pub(super) fn was_sent_alone(&mut self, key: &str) {
+    /// The receiver has taken this key.
+    pub(super) fn was_taken(&mut self, key: &str) {
         self.alone.remove(key);
     }
 
@@ -43,31 +43,27 @@ impl Batches {
         if self.left > 0 { 1 } else { usize::try_from(setting.batch).unwrap_or(usize::MAX) }
     }
 
-    /// Takes the keys for up to `room` requests. A key that has failed before is alone.
+    /// Takes the keys for up to `room` requests.
     pub(super) fn take(&mut self, items: &mut Vec<Item>, setting: &Push, room: usize) -> Vec<Vec<Item>> {
         let most = usize::try_from(setting.batch).unwrap_or(usize::MAX);
-        let (mut requests, mut left) = (Vec::new(), Vec::new());
-        let (mut together, mut bytes) = (Vec::new(), 0);
+        let (mut requests, mut left) = (Vec::<Vec<Item>>::new(), Vec::new());
+        // The request that takes more keys, and the bytes in it.
+        let mut open: Option<(usize, usize)> = None;
         for item in items.drain(..) {
-            let is_alone = most == 1 || item.failures > 0 || self.alone.contains(item.key.as_str());
-            let own: usize = item.deltas.iter().map(|delta| delta.object.bytes()).sum();
-            let is_full = !together.is_empty() && (together.len() == most || bytes + own > BATCH_BYTES);
-            if is_full && !is_alone && requests.len() < room {
-                requests.push(std::mem::take(&mut together));
-                bytes = 0;
-            }
-            let places = room.saturating_sub(requests.len() + usize::from(!together.is_empty()));
-            if is_alone && places > 0 {
+            let is_alone = most == 1 || self.alone.contains(item.key.as_str());
+            let known = item.known.as_ref().map_or(0, |known| known.object.bytes());
+            let own = known + item.deltas.iter().map(|delta| delta.object.bytes()).sum::<usize>();
+            let fits = open.and_then(|(at, bytes)| Some((requests.get_mut(at)?, bytes + own)));
+            let fits = fits.filter(|(keys, bytes)| !is_alone && keys.len() < most && *bytes <= BATCH_BYTES);
+            if let Some((keys, bytes)) = fits {
+                keys.push(item);
+                open = open.map(|(at, _)| (at, bytes));
+            } else if requests.len() < room {
+                open = if is_alone { open } else { Some((requests.len(), own)) };
                 requests.push(vec![item]);
-            } else if !is_alone && (places > 0 || !together.is_empty() && !is_full) {
-                bytes += own;
-                together.push(item);
             } else {
                 left.push(item);
             }
-        }
-        if !together.is_empty() {
-            requests.push(together);
         }
         self.left = self.left.saturating_sub(requests.len()) + left.len();
         *items = left;
@@ -85,14 +81,14 @@ mod tests {
 
     use super::*;
 
-    fn item(key: &str, failures: u32) -> Item {
+    fn item(key: &str) -> Item {
         Item {
             key: Key::new(key).unwrap(),
             token: Token::new(Rv::new(1)),
             deadline: Time::from_micros(0),
             worker: None,
             attempt: 1,
-            failures,
+            failures: 0,
             is_in_initial_list: false,
             deltas: Vec::new(),
             known: None,
@@ -104,15 +100,20 @@ mod tests {
         serde_json::from_value(serde_json::json!({"url": "http://a", "batch": batch})).unwrap()
     }
 
-    /// The keys of each request, and those that are left. A key with an exclamation mark has failed before.
+    /// The keys of each request, and those that are left. A key with an exclamation mark is sent alone.
     fn taken(batches: &mut Batches, keys: &str, batch: u64, room: usize) -> (Vec<String>, String) {
-        let mut items = keys
-            .split_whitespace()
-            .map(|key| item(key.trim_end_matches('!'), u32::from(key.ends_with('!'))))
-            .collect();
+        let alone: Vec<Sent> =
+            keys.split_whitespace().filter_map(|key| key.strip_suffix('!')).map(sent).collect();
+        batches.send_alone(&alone);
+        let mut items = keys.split_whitespace().map(|key| item(key.trim_end_matches('!'))).collect();
         let requests = batches.take(&mut items, &push(batch), room);
-        let text = |items: &Vec<Item>| items.iter().map(|item| item.key.as_str()).collect::<Vec<_>>().join(" ");
+        let text =
+            |items: &Vec<Item>| items.iter().map(|item| item.key.as_str()).collect::<Vec<_>>().join(" ");
         (requests.iter().map(text).collect(), text(&items))
+    }
+
+    fn sent(key: &str) -> Sent {
+        Sent { key: key.to_owned(), token: Token::default(), failures: 0 }
     }
 
     #[test]
@@ -122,10 +123,10 @@ mod tests {
             ("a b c d e", 2, 2, vec!["a b", "c d"], "e"),
             ("a b c", 1, 2, vec!["a", "b"], "c"),
             ("a b", 9, 1, vec!["a b"], ""),
-            ("a b! c", 9, 9, vec!["b", "a c"], ""),
+            ("a b! c", 9, 9, vec!["a c", "b"], ""),
             ("a b! c", 9, 1, vec!["a c"], "b"),
             ("b! a c", 9, 1, vec!["b"], "a c"),
-            ("a b c! d! e", 2, 3, vec!["c", "d", "a b"], "e"),
+            ("a b c! d! e", 2, 3, vec!["a b", "c", "d"], "e"),
         ] {
             let expected = (requests.into_iter().map(str::to_owned).collect(), left.to_owned());
             assert_eq!(taken(&mut Batches::default(), keys, batch, room), expected, "{keys} {batch} {room}");
@@ -135,11 +136,10 @@ mod tests {
     #[test]
     fn keys_of_a_failed_request_are_alone_until_they_were_sent() {
         let mut batches = Batches::default();
-        let sent = |key: &str| Sent { key: key.to_owned(), token: Token::default(), failures: 0 };
         batches.send_alone(&[sent("a"), sent("b")]);
         assert_eq!(taken(&mut batches, "a b c d", 9, 9).0, ["a", "b", "c d"]);
-        batches.was_sent_alone("a");
-        assert_eq!(taken(&mut batches, "a b c d", 9, 9).0, ["b", "a c d"]);
+        batches.was_taken("a");
+        assert_eq!(taken(&mut batches, "a b c d", 9, 9).0, ["a c d", "b"]);
     }
 
     #[test]
@@ -153,7 +153,7 @@ mod tests {
         }
         assert_eq!(batches.keys_of_request(&push(9)), 9);
         // Keys that somebody else has taken hold nothing up.
-        batches.send_alone(&[Sent { key: "gone".to_owned(), token: Token::default(), failures: 0 }]);
+        batches.send_alone(&[sent("gone")]);
         assert_eq!(batches.keys_of_request(&push(9)), 9);
     }
 }

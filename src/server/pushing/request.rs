@@ -17,13 +17,13 @@ use tokio::time::{Instant, timeout};
 
 use super::LEASE_MARGIN;
 use crate::access::hex;
-use crate::http::wire::{CloudEvent, Origin, event_id, pushed, pushed_bytes, pushed_list};
+use crate::http::wire::{CloudEvent, QueueIdentity, event_id, pushed, pushed_bytes, pushed_list};
 use crate::push::{Answer, Call, Endpoint, Sender};
 use crate::spans::{Processing, Spans};
 
 /// Maximum size of the bodies of all queues that are being sent, in KiB. One body always fits.
 const BODIES_KIB: u32 = 128 << 10;
-/// The same of one queue, so that a slow endpoint of one queue does not stop the others.
+/// Maximum size of the bodies of one queue, in KiB, so that a slow endpoint of one queue does not stop the others.
 const QUEUE_BODIES_KIB: u32 = BODIES_KIB / 8;
 /// How many bytes of a digest are in the id of a request with several keys.
 const DIGEST_BYTES: usize = 16;
@@ -54,6 +54,11 @@ impl Bodies {
     /// The room of another queue.
     pub(super) fn of_queue(&self) -> Self {
         Self { all: self.all.clone(), ..Self::new() }
+    }
+
+    /// Whether a body of the queue already waits for room.
+    pub(super) fn are_full(&self) -> bool {
+        self.queue.available_permits() == 0
     }
 
     /// Waits for room, first for that of the queue, so that a queue never waits while it occupies room of others.
@@ -105,8 +110,12 @@ pub(super) async fn deliver(
     if let Ok(Some(_room)) = timeout(LEASE_MARGIN / 2, room).await
         && lasts()
     {
-        let traces = items.iter().flat_map(|item| &item.deltas).filter_map(|delta| delta.provenance.trace());
-        let traces: Vec<TraceContext> = traces.map(|trace| **trace).collect();
+        let traces: Vec<TraceContext> = if spans.are_sent() {
+            let deltas = items.iter().flat_map(|item| &item.deltas);
+            deltas.filter_map(|delta| delta.provenance.trace().map(|trace| **trace)).collect()
+        } else {
+            Vec::new()
+        };
         let now_us = clock.wall_us();
         // Several keys have no common trace.
         let parent = match &*items {
@@ -123,17 +132,20 @@ pub(super) async fn deliver(
         let trace = span.context().or(parent);
         if let Some(call) = call_of(&handle, &items, &setting, trace, now_us) {
             let received = sender.send(&endpoint, call, setting.timeout.get()).await;
-            let failure = match &received {
-                Answer::Status { status, .. } => (Some(*status), (*status >= 300).then_some("status")),
-                Answer::None { .. } => (None, Some("no_answer")),
-            };
-            span.end(clock.wall_us(), failure);
+            span.end(clock.wall_us(), status_of(&received));
             answer = Some(received);
         }
     }
     let sent =
         |item: Item| Sent { key: item.key.as_str().to_owned(), token: item.token, failures: item.failures };
     Ended { keys: items.into_iter().map(sent).collect(), setting, answer, took: began.elapsed() }
+}
+
+const fn status_of(answer: &Answer) -> Option<u16> {
+    match answer {
+        Answer::Status { status, .. } => Some(*status),
+        Answer::None { .. } => None,
+    }
 }
 
 /// The request for keys. `None` for a key without deltas.
@@ -156,7 +168,7 @@ fn call_of(
         [item] if setting.batch == 1 => of_one(handle, item, setting, &mut headers)?,
         _ => of_several(handle, items, setting)?,
     };
-    Some(Call { id, timestamp: now_us / 1_000_000, headers, body: body.into() })
+    Some(Call { id, timestamp: now_us / 1_000_000, headers, body: body.into(), keys: items.len() })
 }
 
 fn insert(headers: &mut HeaderMap, name: HeaderName, text: Option<&str>) {
@@ -201,8 +213,8 @@ fn of_one(handle: &Handle, item: &Item, setting: &Push, headers: &mut HeaderMap)
 fn of_several(handle: &Handle, items: &[Item], setting: &Push) -> Option<(String, String)> {
     let incarnation = handle.incarnation().to_string();
     let lives = handle.lives();
-    let origin = Origin { queue: handle.name().as_str(), incarnation: &incarnation, lives: &lives };
-    let body = pushed_list(origin, items, setting, handle.moment())?;
+    let identity = QueueIdentity { queue: handle.name().as_str(), incarnation: &incarnation, lives: &lives };
+    let body = pushed_list(identity, items, setting, handle.moment())?;
     // The largest version is in lists of different keys, so it does not identify the list.
     let mut versions: Vec<u64> = items.iter().filter_map(|item| Some(item.deltas.last()?.rv.get())).collect();
     versions.sort_unstable();

@@ -222,7 +222,7 @@ impl Drop for TestNode {
 fn hook_secrets() -> Secrets {
     let folder = tempfile::tempdir().expect("a folder");
     let file = private_file(folder.path(), "hook", HOOK_SECRET);
-    let secret = SecretFile { file, queues: vec!["*".to_owned()] };
+    let secret = SecretFile { file, queues: vec!["*".to_owned()], headers: false };
     Secrets::read(Use::Hooks, &[("hook".to_owned(), secret)].into()).expect("a secret")
 }
 

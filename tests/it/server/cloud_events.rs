@@ -296,12 +296,20 @@ async fn a_sender_may_ask_whether_it_may_send() {
     for (method, path, origin) in [
         ("OPTIONS", "/v1/queues/q/add", "other.example"),
         ("OPTIONS", "/v1/queues/q/pop", "eventgrid.azure.net"),
+        ("OPTIONS", "/v1/queues/q/items/add", "eventgrid.azure.net"),
         ("GET", "/v1/queues/q/add", "eventgrid.azure.net"),
     ] {
         client.send_text(method, path, &[("webhook-request-origin", origin)], "").await;
         let reply = client.reply().await;
         assert_eq!(reply.header("webhook-allowed-origin"), None, "{method} {path} {origin}");
     }
+    // Without a permission the path takes no OPTIONS, and a preflight request is answered as before.
+    client.send_text("OPTIONS", "/v1/queues/q/add", &[("webhook-request-origin", "other.example")], "").await;
+    client.reply().await.problem("method-not-allowed");
+    let preflight = [("origin", "https://console.example"), ("access-control-request-method", "POST")];
+    client.send_text("OPTIONS", "/v1/queues/q/add", &preflight, "").await;
+    let header = client.reply().await.header("access-control-allow-origin").map(str::to_owned);
+    assert_eq!(header.as_deref(), Some("https://console.example"));
     let all = with(&["*"]).await;
     let mut client = all.client().await;
     client.send_text("OPTIONS", "/v1/queues/q/add", &[("webhook-request-origin", "a.example")], "").await;

@@ -30,7 +30,7 @@ async fn service_with(more: impl FnOnce(&mut Settings)) -> (Service, TempDir) {
         more(settings);
         for (name, text, queues) in [("gh", SECRET, "q*"), ("other", "another-secret-of-16", "elsewhere")] {
             let file = private_file(folder.path(), name, &format!("{text}\n"));
-            let secret = SecretFile { file, queues: vec![queues.to_owned()] };
+            let secret = SecretFile { file, queues: vec![queues.to_owned()], headers: false };
             settings.hooks.secrets.insert(name.to_owned(), secret);
         }
     };

@@ -1,6 +1,5 @@
 //! Queues that push: requests to a receiver whose every answer the test gives.
 
-
 use axum::http::HeaderMap;
 use deltaq::config::access::Verb;
 use deltaq::config::{SecretFile, Settings};
@@ -25,6 +24,9 @@ mod outage;
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const OTHER: &str = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX";
 
+/// What a queue may send in a header.
+const API_KEY: &str = "an api key of the shop";
+
 /// A server that may push to 127.0.0.1.
 async fn service() -> (Service, TempDir) {
     service_with(|_| {}).await
@@ -36,9 +38,11 @@ async fn service_with(more: impl FnOnce(&mut Settings)) -> (Service, TempDir) {
         more(settings);
         settings.push.allow = vec!["http://127.0.0.1:*".to_owned()];
         settings.push.allow_networks = vec!["127.0.0.0/8".parse().expect("a network")];
-        for (name, text, queues) in [("shop", SECRET, "q*"), ("other", OTHER, "elsewhere")] {
+        for (name, text, queues) in
+            [("shop", SECRET, "q*"), ("other", OTHER, "elsewhere"), ("key", API_KEY, "q*")]
+        {
             let file = private_file(folder.path(), name, &format!("{text}\n"));
-            let secret = SecretFile { file, queues: vec![queues.to_owned()] };
+            let secret = SecretFile { file, queues: vec![queues.to_owned()], headers: name == "key" };
             settings.push.secrets.insert(name.to_owned(), secret);
         }
     };
@@ -150,15 +154,26 @@ async fn a_request_has_the_headers_of_the_setting() {
     assert_eq!(hook.header("x-env"), "test");
     hook.answer(200, "").await;
 
-    // A credential is a secret of the server. The queue may not use the other one.
+    // A credential is a secret of the server. The queue may not use the other one, and the key of signatures is never sent.
     let header = |secret: &str| json!({"push": {"headers": {"authorization": {"secret": secret, "prefix": "Bearer "}}}});
     service.call("PATCH", QUEUE, &header("other")).await.problem("invalid-config");
-    let patched = service.call("PATCH", QUEUE, &header("shop")).await.ok();
-    assert!(!patched.to_string().contains(SECRET), "{patched}");
+    service.call("PATCH", QUEUE, &header("shop")).await.problem("invalid-config");
+    let patched = service.call("PATCH", QUEUE, &header("key")).await.ok();
+    assert!(!patched.to_string().contains(API_KEY), "{patched}");
     service.post(&format!("{QUEUE}/add"), &object("c")).await.ok();
     let hook = receiver.next().await;
-    assert_eq!(hook.header("authorization"), format!("Bearer {SECRET}"));
-    hook.answer(200, "").await;
+    assert_eq!(hook.header("authorization"), format!("Bearer {API_KEY}"));
+    // An endpoint that shows the headers that it got shows no secret to those who read the queue.
+    let echo = format!(r#"{{"settled":[{{"key":"c","as":"reject","error":"no {API_KEY}"}}]}}"#);
+    hook.answer_with(200, "content-type: application/json\r\n", &echo).await;
+    reaches(&service, "/parked", json!(1)).await;
+    assert_eq!(parked(&service).await["items"][0]["last_error"], "no ***");
+    service.post(&format!("{QUEUE}/add"), &object("d")).await.ok();
+    let echo = format!("{}Bearer {API_KEY}", "x".repeat(480));
+    receiver.next().await.answer(422, &echo).await;
+    reaches(&service, "/parked", json!(2)).await;
+    let shown = parked(&service).await.to_string() + &status(&service, "push").await.to_string();
+    assert!(shown.contains("xxx") && !shown.contains(&API_KEY[..9]), "{shown}");
 
     for (name, why) in [
         ("Host", "set by the server"),
@@ -439,6 +454,10 @@ async fn what_the_server_does_not_permit_is_refused() {
         (json!({"url": url, "format": "raw", "payload": "thin"}), "push.payload"),
         (json!({"url": url, "secrets": ["shop"], "timeout": "10m"}), "push.timeout"),
         (json!({"url": url, "secrets": ["shop"], "max_in_flight": 0}), "push.max_in_flight"),
+        (json!({"url": url, "secrets": ["shop"], "batch": 1_001}), "push.batch"),
+        (json!({"url": url, "format": "raw", "batch": 2}), "push.batch"),
+        (json!({"url": url, "secrets": ["shop"], "handshake": "a b"}), "push.handshake"),
+        (json!({"url": url, "secrets": ["shop"], "headers": {"a": {"secret": "shop"}}}), "push.headers"),
         (json!({"url": url, "secrets": ["shop"], "retry": ["8d"]}), "push.retry"),
         (json!({"url": url, "secrets": ["shop"], "reject_statuses": [500]}), "push.reject_statuses"),
     ] {
@@ -446,8 +465,8 @@ async fn what_the_server_does_not_permit_is_refused() {
         assert_eq!((status, &field), (422, &json!(named)), "{push} {text}");
     }
     let reply =
-        service.call("PUT", QUEUE, &json!({"push": {"url": url, "secrets": ["shop"], "batch": 2}})).await;
-    assert_eq!((reply.status, &reply.body["field"]), (400, &json!("push.batch")), "{}", reply.text);
+        service.call("PUT", QUEUE, &json!({"push": {"url": url, "secrets": ["shop"], "later": 2}})).await;
+    assert_eq!((reply.status, &reply.body["field"]), (400, &json!("push.later")), "{}", reply.text);
     let keys = json!({"mode": "keys", "push": {"url": url, "secrets": ["shop"]}});
     assert_eq!(service.call("PUT", QUEUE, &keys).await.body["field"], "push");
     assert_eq!(service.get(QUEUE).await.status, 404, "nothing was created");

@@ -12,16 +12,17 @@ use super::is_secret_name;
 /// Maximum number of headers.
 const COUNT_MAX: usize = 32;
 /// Maximum size of all names and values, in bytes.
-const BYTES_MAX: usize = 8 << 10;
+pub const PUSH_HEADER_BYTES_MAX: usize = 8 << 10;
 /// Names that say what the request is. The server sets them.
 const OWN: [&str; 5] = ["host", "user-agent", "accept-encoding", "traceparent", "tracestate"];
 /// Beginnings of such names.
 const OWN_PREFIXES: [&str; 4] = ["webhook-", "deltaq-", "ce-", "content-"];
 /// Names that concern one connection, or where a request ends.
-const HOP_BY_HOP: [&str; 9] = [
+const HOP_BY_HOP: [&str; 10] = [
     "connection",
     "expect",
     "keep-alive",
+    "proxy-authorization",
     "proxy-connection",
     "te",
     "trailer",
@@ -30,11 +31,11 @@ const HOP_BY_HOP: [&str; 9] = [
     "http2-settings",
 ];
 /// Names whose values are credentials. Settings are shown to all who may read the queue, so the values are secrets of the server.
-const CREDENTIALS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
+const CREDENTIALS: [&str; 2] = ["authorization", "cookie"];
 
 /// The value of a header.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(untagged)]
+#[serde(untagged, deny_unknown_fields)]
 pub enum PushHeader {
     /// A text.
     Text(String),
@@ -56,14 +57,8 @@ pub(super) fn read<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, PushHeader>, D::Error> {
     let value = Value::deserialize(deserializer)?;
-    let has_other_members = |value: &Value| {
-        value
-            .as_object()
-            .is_some_and(|members| members.keys().any(|name| name != "secret" && name != "prefix"))
-    };
-    let is_known = !value.as_object().is_some_and(|headers| headers.values().any(has_other_members));
     let given: Option<BTreeMap<String, PushHeader>> = serde_json::from_value(value).ok();
-    let given = given.filter(|_| is_known).ok_or_else(|| de::Error::custom(EXPECTED))?;
+    let given = given.ok_or_else(|| de::Error::custom(EXPECTED))?;
     checked(given).map_err(de::Error::custom)
 }
 
@@ -72,8 +67,10 @@ fn checked(given: BTreeMap<String, PushHeader>) -> Result<BTreeMap<String, PushH
         return Err(format!("{} headers, expected at most {COUNT_MAX}", given.len()));
     }
     let bytes: usize = given.iter().map(|(name, value)| name.len() + value.text().len()).sum();
-    if bytes > BYTES_MAX {
-        return Err(format!("the names and values have {bytes} bytes, expected at most {BYTES_MAX}"));
+    if bytes > PUSH_HEADER_BYTES_MAX {
+        return Err(format!(
+            "the names and values have {bytes} bytes, expected at most {PUSH_HEADER_BYTES_MAX}"
+        ));
     }
     let mut headers = BTreeMap::new();
     for (given_name, value) in given {
@@ -168,6 +165,7 @@ mod tests {
             r#"{"authorization":{"secret":"shop","suffix":"x"}}"#,
             r#"{"authorization":["shop"]}"#,
             r#"{"webhook-id":{"secret":"shop"}}"#,
+            r#"{"proxy-authorization":{"secret":"shop"}}"#,
             r#"{"x-a":1}"#,
         ] {
             parsed(bad).expect_err(bad);

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::{QUEUE, SECRET, Service, objects, parked, pushing, reaches, service, status, verifies};
 use crate::harness::receiver::{Hook, Receiver};
+use crate::harness::within;
 
 /// Keys that wait before the queue pushes, so that the first pop finds all of them.
 async fn waiting(keys: &[&str], receiver: &Receiver, more: Value) -> (Service, tempfile::TempDir) {
@@ -93,23 +94,27 @@ async fn a_key_that_fails_its_request_parks_no_other_key() {
         let first = receiver.next().await;
         assert_eq!(keys(&first).len(), 4);
         first.answer(status, "no").await;
-        while super::status(&service, "known").await != 3 || super::status(&service, "parked").await != 1 {
-            if !receiver.is_silent() {
-                let hook = receiver.next().await;
-                let sent = keys(&hook);
-                assert_eq!(sent.len(), 1, "{sent:?} come one by one");
-                hook.answer(if sent == ["bad"] { status } else { 200 }, "").await;
+        within(async {
+            while super::status(&service, "known").await != 3 || super::status(&service, "parked").await != 1
+            {
+                if !receiver.is_silent() {
+                    let hook = receiver.next().await;
+                    let sent = keys(&hook);
+                    assert_eq!(sent.len(), 1, "{sent:?} come one by one");
+                    hook.answer(if sent == ["bad"] { status } else { 200 }, "").await;
+                }
+                tokio::task::yield_now().await;
             }
-            tokio::task::yield_now().await;
-        }
+        })
+        .await;
         let parked = parked(&service).await;
         let item = &parked["items"][0];
         let failures = if status == 422 { 0 } else { 2 };
         assert_eq!((&item["key"], &item["failures"]), (&json!("bad"), &json!(failures)), "{item}");
-        // Then keys are sent together again.
-        service.call("PATCH", QUEUE, &json!({"push": null})).await.ok();
+        // Then keys are sent together again, with the same task.
+        service.post(&format!("{QUEUE}/pause"), &Value::Null).await.ok();
         service.post(&format!("{QUEUE}/update"), &objects(&["a", "c"])).await.ok();
-        pushing(&service, &receiver, more.clone()).await;
+        service.post(&format!("{QUEUE}/resume"), &Value::Null).await.ok();
         let hook = receiver.next().await;
         assert_eq!(keys(&hook), ["a", "c"]);
         hook.answer(200, "").await;
@@ -118,7 +123,7 @@ async fn a_key_that_fails_its_request_parks_no_other_key() {
 }
 
 #[tokio::test]
-async fn a_list_of_cloud_events_has_what_a_header_has_else() {
+async fn a_list_of_cloud_events_carries_what_the_headers_would() {
     let mut receiver = Receiver::start().await;
     let more = json!({"format": "cloudevents", "batch": 2, "async": true});
     let (service, _folder) = waiting(&["a ü", "b"], &receiver, more).await;
@@ -146,6 +151,12 @@ async fn a_list_of_cloud_events_has_what_a_header_has_else() {
         (&json!("ok"), &json!("ok"))
     );
     reaches(&service, "/known", json!(2)).await;
+    let test = service.send("POST", &format!("{QUEUE}/push/test"), &Value::Null).await;
+    let tested = receiver.next().await;
+    assert_eq!(tested.header("content-type"), "application/cloudevents-batch+json");
+    assert_eq!(tested.json()[0]["type"], "deltaq.test");
+    tested.answer(200, "").await;
+    drop(test);
     let raw = json!({"push": {"url": receiver.url("/"), "format": "raw", "batch": 2}});
     service.call("PUT", QUEUE, &raw).await.problem("invalid-config");
 }
@@ -156,19 +167,56 @@ async fn a_request_with_several_keys_has_a_size() {
     let mut receiver = Receiver::start().await;
     service.call("PUT", QUEUE, &json!({"max_object_bytes": 2_000_000})).await.ok();
     let large = |key: &str, bytes: usize| json!({"key": key, "text": "x".repeat(bytes)});
-    let many = json!([large("a", 600_000), large("b", 600_000), large("c", 1_500_000), large("d", 1)]);
+    let many = json!([large("a", 600_000), large("b", 600_000), large("c", 1), large("d", 1)]);
     service.post(&format!("{QUEUE}/add"), &many).await.ok();
     pushing(&service, &receiver, json!({"batch": 100})).await;
-    let mut requests = Vec::new();
-    while requests.iter().map(Vec::len).sum::<usize>() < 4 {
+    for expected in [vec!["a"], vec!["b", "c", "d"]] {
         let hook = receiver.next().await;
-        requests.push(keys(&hook));
+        assert_eq!(keys(&hook), expected);
         hook.answer(200, "").await;
     }
-    assert!(
-        requests.iter().all(|keys| keys.len() == 1 || keys.join("") == "bd" || keys.join("") == "ad"),
-        "{requests:?}"
-    );
-    assert_eq!(requests[0], ["a"]);
     reaches(&service, "/known", json!(4)).await;
+}
+
+#[tokio::test]
+async fn an_endpoint_that_asks_for_a_pause_gets_all_keys_of_the_request_again() {
+    let mut receiver = Receiver::start().await;
+    let (service, _folder) = waiting(&["a", "b"], &receiver, json!({"batch": 2})).await;
+    receiver.next().await.answer_with(429, "retry-after: 1\r\n", "").await;
+    let again = receiver.next().await;
+    assert_eq!(keys(&again), ["a", "b"], "a pause is no failure of a key");
+    assert_eq!(again.json()["data"]["items"][1]["failures"], 0);
+    again.answer(410, "").await;
+    reaches(&service, "/pause_reason", json!("endpoint_gone")).await;
+    reaches(&service, "/ready", json!(2)).await;
+}
+
+#[tokio::test]
+async fn a_key_without_an_answer_stays_alone_until_it_is_taken() {
+    let mut receiver = Receiver::start().await;
+    let (service, _folder) = waiting(&["a", "hangs", "c"], &receiver, json!({"batch": 3})).await;
+    drop(receiver.next().await);
+    within(async {
+        while super::status(&service, "known").await != 2 {
+            let hook = receiver.next().await;
+            let sent = keys(&hook);
+            assert_eq!(sent.len(), 1, "{sent:?}");
+            if sent != ["hangs"] {
+                hook.answer(200, "").await;
+            }
+        }
+    })
+    .await;
+    service.post(&format!("{QUEUE}/add"), &objects(&["d", "e"])).await.ok();
+    within(async {
+        while super::status(&service, "known").await != 4 {
+            let hook = receiver.next().await;
+            let sent = keys(&hook);
+            assert!(!sent.contains(&"hangs".to_owned()) || sent.len() == 1, "{sent:?}");
+            if sent != ["hangs"] {
+                hook.answer(200, "").await;
+            }
+        }
+    })
+    .await;
 }

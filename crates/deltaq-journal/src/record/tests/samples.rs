@@ -258,7 +258,14 @@ fn push() -> Push {
         reject_statuses: vec![404],
         disable_after: Duration::from_hours(11).into(),
         handshake: Some("deltaq.example".to_owned()),
-        headers: [("x-env".to_owned(), PushHeader::Text("prod".to_owned()))].into(),
+        headers: [
+            (
+                "authorization".to_owned(),
+                PushHeader::Secret { secret: "shop".to_owned(), prefix: "Bearer ".to_owned() },
+            ),
+            ("x-env".to_owned(), PushHeader::Text("prod".to_owned())),
+        ]
+        .into(),
         is_async: true,
     }
 }
