@@ -3,9 +3,12 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use deltaq_client::otel::{trace_calls, trace_handler};
+use deltaq_client::{Call, CallMiddleware, CancellationToken, Client, ClientOptions, Job, Outcome};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use opentelemetry_proto::tonic::trace::v1::{Span, span::SpanKind};
+use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
 use parking_lot::Mutex;
 use prost::Message as _;
 use serde_json::{Value, json};
@@ -206,4 +209,54 @@ async fn a_hanging_collector_does_not_keep_the_server_running() {
     let _connection = within(listener.accept()).await.expect("a connection");
     service.shutdown.signal();
     service.stopped().await;
+}
+
+/// The global provider of this test's process.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_rust_client_traces_calls_and_handlers_inside_other_middleware() {
+    let exporter = InMemorySpanExporter::default();
+    let provider = SdkTracerProvider::builder().with_simple_exporter(exporter.clone()).build();
+    opentelemetry::global::set_tracer_provider(provider);
+    let service = Service::start().await;
+    let mut options = ClientOptions::new(service.api.to_string());
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let noted = seen.clone();
+    let noting = CallMiddleware::new(move |call: Call, next| {
+        noted.lock().push((call.name().to_owned(), call.has_header("traceparent")));
+        next.run(call)
+    });
+    options.middleware = vec![trace_calls(), noting];
+    let queue = Client::new(options).expect("a client").queue("prices");
+    queue.add(&json!({"key": "a"})).await.expect("it is added");
+    queue.update(&json!({"key": "a", "n": 1})).await.expect("it is changed");
+    let refused = queue.add(&json!({"key": ""})).await.expect_err("the key is empty");
+    queue.status().await.expect("a status");
+    let calls = [("add", true), ("update", true), ("add", true), ("status", false)];
+    assert_eq!(*seen.lock(), calls.map(|(name, has_trace)| (name.to_owned(), has_trace)));
+
+    let stop = CancellationToken::new();
+    let worker = queue.worker().name("w").until_empty().middleware(trace_handler());
+    worker.run(stop, |job: Job| async move { Outcome::nack(job.key()) }).await.expect("a report");
+    let spans = exporter.get_finished_spans().expect("spans");
+    let named = |name: &str| spans.iter().filter(|span| span.name == name).collect::<Vec<_>>();
+    let (adds, updates, handled) = (named("add prices"), named("update prices"), named("process prices"));
+    assert_eq!((adds.len(), updates.len(), spans.len()), (2, 1, adds.len() + 1 + handled.len()));
+    let attribute = |span: &SpanData, name: &str| {
+        let found = span.attributes.iter().find(|found| found.key.as_str() == name);
+        found.map(|found| found.value.to_string())
+    };
+    assert_eq!(attribute(adds[1], "error.type").as_deref(), refused.code());
+    let links: Vec<_> = handled[0].links.iter().map(|link| link.span_context.span_id()).collect();
+    assert_eq!(links, [adds[0].span_context.span_id(), updates[0].span_context.span_id()]);
+    for (name, value) in [
+        ("messaging.destination.name", "prices"),
+        ("deltaq.key", "a"),
+        ("deltaq.attempt", "1"),
+        ("deltaq.outcome", "nack"),
+        ("messaging.client.id", "w"),
+        ("messaging.batch.message_count", "2"),
+        ("error.type", "nack"),
+    ] {
+        assert_eq!(attribute(handled[0], name).as_deref(), Some(value), "{name}");
+    }
 }

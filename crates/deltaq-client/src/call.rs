@@ -146,7 +146,8 @@ impl Call {
     }
 
     /// Adds a header.
-    pub(crate) fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
+    #[must_use]
+    pub fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.headers.push((name, value.into()));
         self
     }
@@ -218,8 +219,32 @@ impl Call {
         })
     }
 
+    /// The method.
+    #[must_use]
+    pub const fn method(&self) -> &Method {
+        &self.method
+    }
+
+    /// What the call does, such as `add` or `pop`: the path behind that of the queue. It is empty for a call on the queue itself.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self.path.as_slice() {
+            [version, queues, _, rest @ ..] if version == "v1" && queues == "queues" => {
+                rest.first().map_or("", |name| name)
+            }
+            path => path.last().map_or("", |name| name),
+        }
+    }
+
+    /// Whether the call has this header.
+    #[must_use]
+    pub fn has_header(&self, name: &str) -> bool {
+        self.headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(name))
+    }
+
     /// The name of the queue, for a call on one.
-    pub(crate) fn queue(&self) -> Option<&str> {
+    #[must_use]
+    pub fn queue(&self) -> Option<&str> {
         match self.path.as_slice() {
             [version, queues, queue, ..] if version == "v1" && queues == "queues" => Some(queue),
             _ => None,

@@ -8,15 +8,17 @@ use bytes::Bytes;
 use deltaq_types::ProblemDocument;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::redirect::Policy;
-use reqwest::{Certificate, Identity, StatusCode, Url};
+use reqwest::{StatusCode, Url};
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
 use crate::call::{Accept, Body, Call};
 use crate::error::Error;
+use crate::middleware::{Answer, Boxed, CallMiddleware};
 use crate::retry::{Backoff, RetryOptions};
 use crate::servers::Servers;
+use crate::tls::{self, Trust};
 use crate::token::{Token, TokenSource};
 
 /// Timeout for connecting, including the TLS handshake.
@@ -54,6 +56,8 @@ pub struct ClientOptions {
     pub identity_pem: Option<Vec<u8>>,
     /// The name of the program in `User-Agent`.
     pub user_agent: Option<String>,
+    /// Functions around each typed call with its repeats, such as those of a trace; the first is the outermost.
+    pub middleware: Vec<CallMiddleware>,
     /// How the typed calls are repeated after failures, and the pauses of workers and informers.
     pub retry: RetryOptions,
     /// Timeout for the reply to a request, not including the `wait` of the request; 1 minute by default. If the body is a
@@ -73,6 +77,7 @@ impl ClientOptions {
             ca_pem: None,
             identity_pem: None,
             user_agent: None,
+            middleware: Vec::new(),
             retry: RetryOptions::default(),
             reply_timeout: Duration::from_mins(1),
         }
@@ -85,6 +90,7 @@ pub struct Client {
     http: reqwest::Client,
     servers: Arc<Servers>,
     token: Arc<Token>,
+    middleware: Arc<[CallMiddleware]>,
     retry: RetryOptions,
     reply_timeout: Duration,
     list_wait: Duration,
@@ -120,12 +126,16 @@ impl Client {
     /// # Errors
     /// The address, the token, its file or a certificate is not usable.
     pub fn new(options: ClientOptions) -> Result<Self, Error> {
-        // An error means that this process has installed a provider before.
-        let _installed = rustls::crypto::ring::default_provider().install_default();
         let servers = Servers::parse(&options.url)?;
         let connect_timeout = if servers.count() > 1 { CONNECT_TIMEOUT_OF_SEVERAL } else { CONNECT_TIMEOUT };
-        let tls = |error: reqwest::Error| Error::Tls { source: error.into() };
-        let mut http = reqwest::Client::builder()
+        let trust = match &options.ca_pem {
+            Some(pem) => Trust::Only(pem),
+            None if servers.bases().all(|base| base.scheme() == "http") => Trust::Nobody,
+            None => Trust::System,
+        };
+        let tls = tls::config(trust, options.identity_pem.as_deref())?;
+        let http = reqwest::Client::builder()
+            .tls_backend_preconfigured(tls)
             .http1_only()
             .redirect(Policy::none())
             .connect_timeout(connect_timeout)
@@ -134,28 +144,16 @@ impl Client {
             .user_agent(
                 options.user_agent.as_deref().unwrap_or(concat!("deltaq-client/", env!("CARGO_PKG_VERSION"))),
             );
-        if let Some(pem) = &options.ca_pem {
-            let authorities = Certificate::from_pem_bundle(pem).map_err(tls)?;
-            if authorities.is_empty() {
-                return Err(Error::NoAuthority);
-            }
-            http = http.tls_certs_only(authorities);
-        } else if servers.bases().all(|base| base.scheme() == "http") {
-            // A machine without certificates of authorities can use plain HTTP.
-            http = http.tls_certs_only([]);
-        }
-        if let Some(pem) = &options.identity_pem {
-            http = http.identity(Identity::from_pem(pem).map_err(tls)?);
-        }
         let token = match (options.token_source, options.token_file) {
             (Some(source), _) => Ok(Token::of_source(source)),
             (None, Some(path)) => Token::of_file(path),
             (None, None) => Token::of_text(options.token),
         };
         Ok(Self {
-            http: http.build().map_err(tls)?,
+            http: http.build().map_err(|error| Error::Tls { source: error.into() })?,
             servers: Arc::new(servers),
             token: Arc::new(token?),
+            middleware: options.middleware.into(),
             retry: options.retry,
             reply_timeout: options.reply_timeout,
             list_wait: LIST_WAIT,
@@ -282,15 +280,15 @@ impl Client {
 
     /// Like [`Client::request`], with the number of attempts.
     pub(crate) async fn request_counted<T: DeserializeOwned>(&self, call: Call) -> Result<(T, u32), Error> {
-        let (_, text, attempts) = self.repeat(call).await?;
-        Ok((document(&text)?, attempts))
+        let answer = self.repeat(call).await?;
+        Ok((document(&answer.body)?, answer.attempts))
     }
 
     /// Like [`Client::request`], but also returns the entity tag of the document, which is empty if there is none.
     pub(crate) async fn request_tagged<T: DeserializeOwned>(&self, call: Call) -> Result<(T, String), Error> {
-        let (headers, text, _) = self.repeat(call).await?;
+        let Answer { headers, body, .. } = self.repeat(call).await?;
         let etag = headers.get(ETAG).and_then(|etag| etag.to_str().ok()).unwrap_or_default();
-        Ok((document(&text)?, etag.to_owned()))
+        Ok((document(&body)?, etag.to_owned()))
     }
 
     /// Like [`Client::request`], for a call whose reply has no document.
@@ -300,19 +298,30 @@ impl Client {
 
     /// Like [`Client::request`] and [`Client::fetch_results`].
     pub(crate) async fn request_results<T: DeserializeOwned>(&self, call: Call) -> Result<T, Error> {
-        results(self.repeat(call).await.map(|(_, text, _)| text))
+        results(self.repeat(call).await.map(|answer| answer.body))
     }
 
-    /// Makes attempts until one succeeds, or its error forbids another one. Returns the headers and the body of the reply, and the
-    /// number of attempts.
-    async fn repeat(&self, mut call: Call) -> Result<(HeaderMap, Bytes, u32), Error> {
+    /// Makes a call with its repeats inside the middleware.
+    async fn repeat(&self, call: Call) -> Result<Answer, Error> {
+        if self.middleware.is_empty() {
+            return self.attempts(call).await;
+        }
+        let client = self.clone();
+        let inner = move |call| -> Boxed<Result<Answer, Error>> {
+            Box::pin(async move { client.attempts(call).await })
+        };
+        CallMiddleware::wrap(&self.middleware, inner).run(call).await
+    }
+
+    /// Makes attempts until one succeeds, or its error forbids another one.
+    async fn attempts(&self, mut call: Call) -> Result<Answer, Error> {
         let began = Instant::now();
         let mut backoff = Backoff::from(self.retry);
         loop {
             let again = call.try_clone();
             let is_repeatable = call.is_repeatable;
             let error = match self.fetch_bytes(call).await {
-                Ok((headers, text)) => return Ok((headers, text, backoff.failures() + 1)),
+                Ok((headers, body)) => return Ok(Answer { headers, body, attempts: backoff.failures() + 1 }),
                 Err(error) => error,
             };
             let may_repeat = error.is_retryable() && (is_repeatable || !error.is_outcome_unknown());

@@ -7,6 +7,9 @@ pub mod deltaqtest;
 mod error;
 mod informer;
 mod list;
+mod middleware;
+#[cfg(feature = "otel")]
+pub mod otel;
 mod panic;
 mod queue;
 mod reflector;
@@ -16,6 +19,7 @@ mod server;
 mod servers;
 #[cfg(test)]
 mod table;
+mod tls;
 mod token;
 mod worker;
 
@@ -27,6 +31,7 @@ pub use self::informer::{
     Registration, Store, SyncSignal, wait_for_cache_sync,
 };
 pub use self::list::List;
+pub use self::middleware::{Answer, Boxed, CallMiddleware, HandlerMiddleware, Middleware, Next};
 pub use self::queue::{
     Add, Close, Delete, DeleteQueue, Deltas, GetGroups, GetObject, ListQueues, PatchSettings, Pop, Producer,
     PutSettings, Queue, ReplaceOptions, Rows, Selection, Synced, Update, View, Watch,

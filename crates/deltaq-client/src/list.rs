@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 
-use deltaq_types::Page;
+use deltaq_types::{ItemDocument, Page};
 use futures_util::stream::{Stream, try_unfold};
 use serde::de::DeserializeOwned;
 
@@ -49,6 +49,9 @@ impl<T> List<T> {
     setter!(text
         /// Only items that this worker holds.
         worker "worker");
+    setter!(text
+        /// Only items whose last error this is; an empty text means those without an error.
+        error "error");
     setter!(wait
         /// Maximum wait for an index that is being built.
         wait "wait");
@@ -56,6 +59,14 @@ impl<T> List<T> {
     /// Only objects that have a value in an index.
     pub fn index(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.request = self.request.query("index", name.into()).query("value", value.into());
+        self
+    }
+}
+
+impl List<ItemDocument> {
+    /// Adds the difference from the object that was acknowledged last to the newest one to each item.
+    pub fn with_diff(mut self) -> Self {
+        self.request = self.request.query("with", "diff");
         self
     }
 }

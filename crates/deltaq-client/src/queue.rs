@@ -44,6 +44,11 @@ impl Queue {
         &self.name
     }
 
+    /// The name, which jobs share.
+    pub(crate) fn shared_name(&self) -> Arc<str> {
+        self.name.clone()
+    }
+
     /// The client.
     #[must_use]
     pub const fn client(&self) -> &Client {

@@ -12,8 +12,9 @@ use crate::queue::{Add, GetObject, Pop, PutSettings};
 use crate::request::Request;
 use crate::worker::LAST_CALLS;
 use crate::{
-    Body, Client, ClientOptions, Deleted, Handler, Informer, List, Object, Outcome, Queue, ReflectorOptions,
-    ReplaceOptions, RetryOptions, Selection, Store, View, Worker, pauses_without_queue, wait_for_cache_sync,
+    Body, Client, ClientOptions, Deleted, Handler, HandlerMiddleware, Informer, List, Object, Outcome, Queue,
+    ReflectorOptions, ReplaceOptions, RetryOptions, Selection, Store, View, Worker, pauses_without_queue,
+    wait_for_cache_sync,
 };
 
 /// The names of methods. The compiler refuses one that does not exist.
@@ -65,14 +66,14 @@ fn builders() -> Vec<&'static str> {
     let second = Duration::from_secs(1);
     let mut names = methods! {
         Add::source("s"); Add::sequence(1); Add::delay(second); Add::debounce(second); Add::max_wait(second);
-        Add::head_start("1m"); Add::traceparent("t"); Pop::wait(second); Pop::max(1); Pop::lease_duration(second);
+        Add::head_start("1m"); Add::traceparent("t"); Add::must_exist(); Add::if_match("e"); Add::if_absent(); Pop::wait(second); Pop::max(1); Pop::lease_duration(second);
         Pop::worker("w"); Pop::group("g"); Pop::with_known(); Pop::with_diff(); GetObject::min_resource_version(1);
         Worker::name("w"); Worker::concurrency(1); Worker::batch(1); Worker::lease_duration(second); Worker::wait(second);
-        Worker::grace(second); Worker::breaker(1); Worker::group("g"); Worker::with_known(); Worker::with_diff();
+        Worker::grace(second); Worker::breaker(1); Worker::group("g"); Worker::middleware(HandlerMiddleware::new(|job, next| next.run(job))); Worker::with_known(); Worker::with_diff();
     };
-    let settings = methods! { PutSettings::if_match("e"); PutSettings::if_absent(); };
+    let settings = methods! { PutSettings::if_match("e"); PutSettings::if_absent(); PutSettings::force(); };
     let generic = methods! {
-        Entries::limit(1); Objects::view(View::Known); Objects::prefix("p"); Objects::shard("0/2");
+        Entries::limit(1); Entries::error("e"); Objects::view(View::Known); Objects::prefix("p"); Objects::shard("0/2");
         Objects::index("i", |_| Vec::new()); Objects::resync(second); Objects::bookmark(second);
         Objects::add_handler(Nobody); Stored::get("k"); Stored::list(); Stored::keys(); Stored::by_index("i", "v");
         Stored::index_values("i");
@@ -81,6 +82,9 @@ fn builders() -> Vec<&'static str> {
     names.extend(generic);
     drop(wait_for_cache_sync([], second));
     names.push(stringify!(wait_for_cache_sync));
+    #[cfg(feature = "otel")]
+    drop((crate::otel::trace_calls(), crate::otel::trace_handler()));
+    names.extend(["otel::trace_calls", "otel::trace_handler"]);
     names
 }
 
@@ -103,7 +107,7 @@ fn member(debugged: &str, name: &str) -> Option<String> {
 fn is_default(value: &str, wanted: &str) -> bool {
     let length = |text: &str| duration::parse(text).ok();
     match wanted {
-        "none" => value == "None" || value == u32::MAX.to_string(),
+        "none" => value == "None" || value == "[]" || value == u32::MAX.to_string(),
         "no" | "yes" => value == if wanted == "yes" { "true" } else { "false" },
         _ if length(wanted).is_some() => length(value) == length(wanted),
         _ => value.eq_ignore_ascii_case(wanted),
@@ -163,7 +167,7 @@ fn this_client_has_the_names_and_defaults_of_the_page() {
             (None, "concurrency") => {
                 [&worker, &other].map(|worker| member(&format!("{worker:?}"), option).unwrap()) == ["1", "7"]
             }
-            (None, _) if name == "Informer::index" || name == "List::limit" => true,
+            (None, _) if name == "Informer::index" || owner == "List" => true,
             (None, _) => is_default(&member(&options[owner], option).expect("a member"), wanted),
         };
         assert!(is_default, "{label}: the default of {name} is not {wanted}");

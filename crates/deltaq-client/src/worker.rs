@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::job::{Job, Loss, Outcome};
 use crate::error::Error;
+use crate::middleware::{Boxed, HandlerMiddleware};
 use crate::queue::Queue;
 
 /// Maximum number of keys in one pop.
@@ -48,6 +49,7 @@ pub struct Worker {
     until_empty: bool,
     grace: Duration,
     breaker: Option<usize>,
+    middleware: Vec<HandlerMiddleware>,
     observer: Observer,
 }
 
@@ -141,6 +143,7 @@ impl Queue {
             until_empty: false,
             grace: Duration::from_secs(30),
             breaker: None,
+            middleware: Vec::new(),
             observer: Arc::new(|_| {}),
         }
     }
@@ -241,6 +244,13 @@ impl Worker {
         self
     }
 
+    /// Adds a function around the handler, inside those that were added before.
+    #[must_use]
+    pub fn middleware(mut self, middleware: HandlerMiddleware) -> Self {
+        self.middleware.push(middleware);
+        self
+    }
+
     /// Calls a function with each notice. The function must not block.
     #[must_use]
     pub fn on_notice(mut self, observer: impl Fn(&Notice<'_>) + Send + Sync + 'static) -> Self {
@@ -266,7 +276,18 @@ impl Worker {
         F: Future + Send + 'static,
         F::Output: Into<Outcome>,
     {
-        run::Run::new(self, Arc::new(handler)).run(stop).await
+        let handler = Arc::new(handler);
+        let middleware = self.middleware.clone();
+        let around = move |job: Job| -> Boxed<Outcome> {
+            let handler = handler.clone();
+            let inner = move |job| -> Boxed<Outcome> { Box::pin(async move { handler(job).await.into() }) };
+            if middleware.is_empty() {
+                inner(job)
+            } else {
+                HandlerMiddleware::wrap(&middleware, inner).run(job)
+            }
+        };
+        run::Run::new(self, Arc::new(around)).run(stop).await
     }
 }
 
@@ -281,6 +302,7 @@ impl fmt::Debug for Worker {
             .field("wait", &self.wait)
             .field("grace", &self.grace)
             .field("breaker", &self.breaker)
+            .field("middleware", &self.middleware)
             .field("group", &self.group)
             .field("with_known", &self.with_known)
             .field("with_diff", &self.with_diff)

@@ -38,6 +38,23 @@ fn list(objects: usize, bytes: usize) -> Vec<io::Result<Event>> {
     std::iter::once(Ok(Event::Init)).chain(objects).collect()
 }
 
+/// Makes the calls of a queue that apply only under a condition.
+async fn call_with_conditions(queue: &Queue) -> Result<(), Error> {
+    let single = json!({"key": "e"});
+    queue.add(&single).if_absent().must_exist().await?;
+    let there = queue.update(&single).if_absent().await.expect_err("the key has an object");
+    assert_eq!(there.code(), Some("precondition-failed"));
+    queue.update(&single).if_match("*").await?;
+    queue.delete(&single).if_match("*").await?;
+    let gone = queue.delete(&single).if_match("*").await.expect_err("the key has no object");
+    assert_eq!(gone.code(), Some("precondition-failed"));
+    let absent = queue.client().queue("absent").add(&single).must_exist().await.expect_err("no such queue");
+    assert_eq!(absent.code(), Some("queue-not-found"));
+    assert_eq!(queue.items().error("no such error").await?.items.len(), 0);
+    queue.items().error("").with_diff().limit(1).await?;
+    Ok(())
+}
+
 /// Makes every call of a queue.
 async fn call_everything(queue: &Queue) -> Result<(), Error> {
     queue.put_settings(&json!({"indexes": {"by_city": "/city"}})).if_absent().await?;
@@ -56,6 +73,7 @@ async fn call_everything(queue: &Queue) -> Result<(), Error> {
     queue.update(&[json!({"key": "b"}), json!({"key": "c"})]).delay(Duration::from_secs(1)).await?;
     queue.delete(&json!({"key": "c"})).await?;
     queue.delete_key("c").await?;
+    call_with_conditions(queue).await?;
     let deltas = [DeltaCall {
         kind: DeltaCallType::Deleted,
         key: Some("c".to_owned()),

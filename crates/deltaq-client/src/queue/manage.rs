@@ -26,11 +26,15 @@ requests! {
         if_match condition "if-match";
         /// Applies only if no queue has the name; otherwise the error is `precondition-failed`.
         if_absent any "if-none-match";
+        /// Detaches the followers that the settings no longer allow. Otherwise they refuse the call.
+        force flag "force";
     }
     /// Changes settings of a queue.
     PatchSettings -> QueueDocument = send {
         /// Applies only if the settings have this entity tag; otherwise the error is `precondition-failed`.
         if_match condition "if-match";
+        /// Detaches the followers that the settings no longer allow. Otherwise they refuse the call.
+        force flag "force";
     }
     /// Deletes a queue.
     DeleteQueue -> () = send_nothing {

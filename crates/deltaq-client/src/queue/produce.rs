@@ -34,6 +34,14 @@ requests! {
         /// Mode keys: the keys wait as after a failure, and the call counts as a failure. It is not repeated after a
         /// lost reply.
         rate_limited once "rate_limited";
+        /// Refuses the call if the queue does not exist, instead of creating it: the error is `queue-not-found`.
+        must_exist flag "must_exist";
+        /// A single object: applies only if the newest object of the key has this entity tag, or `*` for any; otherwise the error is
+        /// `precondition-failed`. The call is not repeated after a lost reply.
+        if_match condition "if-match";
+        /// A single object: applies only if the key has no object; otherwise the error is `precondition-failed`. The call is not repeated after a
+        /// lost reply.
+        if_absent any "if-none-match";
     }
     /// Changes objects. After a lost reply the call is repeated, so without a sequence number its changes may be queued twice.
     Update -> Produced = send {
@@ -53,6 +61,14 @@ requests! {
         traceparent header "traceparent";
         /// The key of a single object that does not contain it.
         key text "key";
+        /// Refuses the call if the queue does not exist, instead of creating it: the error is `queue-not-found`.
+        must_exist flag "must_exist";
+        /// A single object: applies only if the newest object of the key has this entity tag, or `*` for any; otherwise the error is
+        /// `precondition-failed`. The call is not repeated after a lost reply.
+        if_match condition "if-match";
+        /// A single object: applies only if the key has no object; otherwise the error is `precondition-failed`. The call is not repeated after a
+        /// lost reply.
+        if_absent any "if-none-match";
     }
     /// Deletes objects. After a lost reply the call is repeated, so without a sequence number its changes may be queued twice.
     Delete -> Produced = send {
@@ -70,6 +86,11 @@ requests! {
         traceparent header "traceparent";
         /// The key of a single object that does not contain it.
         key text "key";
+        /// Refuses the call if the queue does not exist, instead of creating it: the error is `queue-not-found`.
+        must_exist flag "must_exist";
+        /// A single object: applies only if the newest object of the key has this entity tag, or `*` for any; otherwise the error is
+        /// `precondition-failed`. The call is not repeated after a lost reply.
+        if_match condition "if-match";
     }
     /// A mixed batch. After a lost reply the call is repeated, so without a sequence number its changes may be queued twice.
     Deltas -> Produced = send {
@@ -81,6 +102,8 @@ requests! {
         skip_invalid flag "skip_invalid";
         /// The W3C trace that led to the call.
         traceparent header "traceparent";
+        /// Refuses the call if the queue does not exist, instead of creating it: the error is `queue-not-found`.
+        must_exist flag "must_exist";
     }
 }
 

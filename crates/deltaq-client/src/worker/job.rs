@@ -15,6 +15,7 @@ use crate::queue::hold;
 /// A key on which a handler works, with its lease.
 #[derive(Clone, Debug)]
 pub struct Job {
+    pub(super) queue: Arc<str>,
     pub(super) item: PoppedItem,
     pub(super) lost: Arc<SetOnce<Loss>>,
 }
@@ -36,6 +37,12 @@ impl Job {
     #[must_use]
     pub fn key(&self) -> &str {
         &self.item.key
+    }
+
+    /// The queue.
+    #[must_use]
+    pub fn queue(&self) -> &str {
+        &self.queue
     }
 
     /// The key as the pop returned it.

@@ -243,7 +243,9 @@ where
         self.count(&popped.settled);
         self.may_have_keys |= !popped.items.is_empty();
         let slots = self.leases.add(&popped.items, received_at);
-        let jobs = popped.items.into_iter().zip(slots).map(|(item, (slot, lost))| (slot, Job { item, lost }));
+        let queue = self.worker.queue.shared_name();
+        let job = |(item, (slot, lost))| (slot, Job { queue: queue.clone(), item, lost });
+        let jobs = popped.items.into_iter().zip(slots).map(job);
         self.waiting.extend(jobs);
         if self.stopping.is_some() {
             self.release_waiting(0);
