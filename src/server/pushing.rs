@@ -95,7 +95,7 @@ struct Sending {
     handle: Arc<Handle>,
     /// What new requests use; `None` if the settings of the server do not permit it.
     target: Option<Target>,
-    /// The question whether the endpoint takes requests; `None` if the setting asks nothing.
+    /// The validation of the endpoint; `None` if the setting names no origin.
     handshake: Option<Handshake>,
     batches: Batches,
     breaker: Breaker,
@@ -147,8 +147,9 @@ impl Sending {
             self.report();
             let probes_at = self.breaker.probes_at().filter(|at| *at > now);
             let next = self.rests_until.filter(|_| rests).into_iter().chain(probes_at).min();
+            let asks = !stops && !handle.has_paused_itself();
             let asking =
-                OptionFuture::from(self.handshake.as_mut().filter(|_| !stops).map(Handshake::answered));
+                OptionFuture::from(self.handshake.as_mut().filter(|_| asks).map(Handshake::answered));
             tokio::select! {
                 biased;
                 Some(ended) = self.requests.next() => self.judge(ended),

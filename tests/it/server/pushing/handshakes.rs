@@ -64,3 +64,20 @@ async fn an_endpoint_is_asked_before_it_gets_keys() {
     hook.answer(200, "").await;
     reaches(&service, "/known", json!(3)).await;
 }
+
+#[tokio::test]
+async fn an_endpoint_that_permits_nothing_for_too_long_pauses_the_queue_and_is_asked_no_more() {
+    let (service, _folder) = service().await;
+    let mut receiver = Receiver::start().await;
+    pushing(&service, &receiver, json!({"handshake": "deltaq.example", "disable_after": "1ms"})).await;
+    service.post(&format!("{QUEUE}/add"), &objects(&["a"])).await.ok();
+    for _ in 0..2 {
+        receiver.next().await.answer(403, "").await;
+    }
+    reaches(&service, "/pause_reason", json!("endpoint_failing")).await;
+    assert!(receiver.is_silent());
+    service.post(&format!("{QUEUE}/resume"), &json!(null)).await.ok();
+    receiver.next().await.answer_with(200, "webhook-allowed-origin: *\r\n", "").await;
+    receiver.next().await.answer(200, "").await;
+    reaches(&service, "/known", json!(1)).await;
+}
