@@ -73,6 +73,7 @@ judges:
     just unattended
     just push-verifiers
     just hook-signers
+    just endpoints
 
 # The judges, and the long forms of the random tests with random seeds. CI runs them with small budgets and fixed seeds.
 nightly:
@@ -182,6 +183,11 @@ kubernetes *faults:
 tenants seconds="15":
     cargo build --release --locked
     ./scripts/judge_tenants.py target/release/deltaq {{seconds}}
+
+# A thousand endpoints on one server, ten of them dead: the others must get their changes as fast as without the dead ones, with bounded connections and memory.
+endpoints:
+    cargo build --release --locked
+    ./scripts/judge_endpoints.py target/release/deltaq
 
 # Rotates the tokens of workers in all languages and of a reflector under load: no call may fail.
 rotation seconds="60":

@@ -3,17 +3,19 @@
 two close (before the answer and in the middle of it), two answer 500, two answer a byte per second (the head, or the body). Measures how fast
 the changes of the others arrive while the ten work (rounds A) and while they are dead (rounds B), under the same load, in turn.
 
-    scripts/judge_endpoints.py BINARY [--rounds 5] [--seconds 10] [--rate 360]
+    scripts/judge_endpoints.py BINARY [--rounds 5] [--seconds 10] [--rate 360] [--one-port]
 
-The load has a fixed rate. Each sixth change is one of the ten queues, so each of them gets about 20 times as many as another one. A time of arrival begins
-when the change should have been sent. Before each round all endpoints work, and each queue gets a change, so that all rounds begin with the same
-connections and the dead endpoints have as many requests in flight as they may have. At the end 20 working endpoints get 100 keys each at once.
+The load has a fixed rate, and a time begins when the change should have been sent. Each sixth change is one of the ten queues, so each of them gets about 20
+times as many as another one. Before each round all endpoints work and each queue gets changes, so that all rounds begin with the same connections, and
+an endpoint that dies may have as many requests in flight as any. At the end 20 working endpoints get 100 keys each at once. With --one-port all
+endpoints but those that refuse connections are paths of one port, as those of one provider are, and their connections are not judged.
 
-Fails if the p99 of the others (the median of the rounds) is more than 1.2 times as long with dead endpoints, a queue lacks a change at the end, a queue whose
-endpoint is dead is not `failing` or has parked a key, an endpoint has more connections than max_in_flight (16), connections stay, or the memory
-grows by more than 64 KiB for each endpoint. Takes about 150 seconds."""
+Fails if the p99 of the others (the median of the rounds) is more than 1.2 times as long with dead endpoints, a queue lacks a change at the end, a queue
+whose endpoint is dead is not `failing` or has parked a key, an endpoint has more connections than max_in_flight (16), connections stay, or the
+queues need more than 64 KiB of memory each because they push. Takes 140 seconds."""
 import argparse
 import asyncio
+import base64
 import collections
 import contextlib
 import gc
@@ -22,6 +24,7 @@ import json
 import multiprocessing
 import os
 import pathlib
+import random
 import selectors
 import socket
 import statistics
@@ -32,9 +35,7 @@ import time
 from sources.real import Wrong, call, end, free_port, spawn, until
 
 ENDPOINTS = 1_000
-KINDS = ("refused", "silent", "closed", "cut", "500", "slow head", "slow body")
 DEAD = ("refused", "refused", "silent", "silent", "closed", "cut", "500", "500", "slow head", "slow body")
-UNANSWERED = [kind for kind in KINDS if kind != "500"]
 # Each hundredth queue has one of the dead endpoints.
 DEAD_AT = {50 + 100 * n: kind for n, kind in enumerate(DEAD)}
 OTHERS = [n for n in range(ENDPOINTS) if n not in DEAD_AT]
@@ -49,14 +50,18 @@ KIB_MAX = 64
 # A connection is kept for 4 seconds, and looked at every 4 seconds.
 STAYS_MAX = 12
 QUIET_MAX = 20
+# How long all may take, in seconds, and a round beside its load.
+LIMIT, LIMIT_OF_ROUND = 30, 4.5
 BURST_QUEUES, BURST_KEYS = 20, 100
+# The journal has pages of up to 64 MiB in memory, for one queue as for a thousand. They are filled first.
+FILLERS, FILLED, TEXTS = 4, 200, [base64.b64encode(random.Random(n).randbytes(3_000)).decode() for n in range(100)]
 
 
 class Endpoint:
     """A port of the receiver. `kind` is how it behaves; without one it answers 204."""
 
-    def __init__(self, number, arrivals):
-        self.number, self.arrivals, self.kind = number, arrivals, None
+    def __init__(self, endpoints, arrivals):
+        self.endpoints, self.arrivals, self.kind = endpoints, arrivals, None
         # The port stays occupied while nobody listens on it.
         self.held = self.bound(0)
         self.port, self.server = self.held.getsockname()[1], None
@@ -67,6 +72,9 @@ class Endpoint:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         bound.bind(("127.0.0.1", port))
         return bound
+
+    def count(self):
+        self.most = max(self.most, len(self.connections))
 
     async def behave(self, kind):
         was_refused = self.kind == "refused"
@@ -86,7 +94,9 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport):
         self.transport = transport
         self.endpoint.connections.add(self)
-        self.endpoint.most = max(self.endpoint.most, len(self.endpoint.connections))
+        # Those that the server has closed before are noted until then.
+        loop = asyncio.get_running_loop()
+        loop.call_soon(loop.call_soon, self.endpoint.count)
 
     def connection_lost(self, _):
         self.endpoint.connections.discard(self)
@@ -100,14 +110,14 @@ class Connection(asyncio.Protocol):
             if len(self.buffer) < ends:
                 return
             body, self.buffer = self.buffer[len(head):ends], self.buffer[ends:]
-            self.answer(body, at)
+            self.answer(self.endpoint.endpoints[int(head.split(b"?", 1)[0].rsplit(b"/", 1)[1])], body, at)
 
-    def answer(self, body, at):
-        kind = self.endpoint.kind
-        self.endpoint.requests += 1
+    def answer(self, endpoint, body, at):
+        kind = endpoint.kind
+        endpoint.requests += 1
         if kind is None:
             self.transport.write(b"HTTP/1.1 204 No Content\r\n\r\n")
-            self.endpoint.arrivals.append((json.loads(body)["n"], at))
+            endpoint.arrivals.append((json.loads(body)["n"], at))
         elif kind == "closed":
             self.transport.close()
         elif kind == "cut":
@@ -134,8 +144,8 @@ def receive(pipe):
 
 
 async def receiving(pipe):
-    arrivals = []
-    endpoints = [Endpoint(number, arrivals) for number in range(ENDPOINTS)]
+    arrivals, endpoints = [], []
+    endpoints += [Endpoint(endpoints, arrivals) for _ in range(ENDPOINTS)]
     for endpoint in endpoints:
         await endpoint.behave(None)
     pipe.send([endpoint.port for endpoint in endpoints])
@@ -235,8 +245,8 @@ def queue(number):
 class Load:
     """Changes at a fixed rate, each with a number."""
 
-    def __init__(self, callers, rate):
-        self.callers, self.rate = callers, rate
+    def __init__(self, callers):
+        self.callers = callers
         self.numbers, self.late = itertools.count(), []
         # For each number the time at which it should be sent, its queue and its key.
         self.sent, self.last, self.arrived = [], {}, collections.defaultdict(list)
@@ -251,11 +261,11 @@ class Load:
         self.last[number, key] = n
         return "POST", f"{queue(number)}/add", {"key": f"k{key}", "n": n, "at": at}
 
-    async def send(self, count):
-        """Sends so many changes. Returns the numbers of the first one and of the one after the last one."""
+    async def send(self, count, rate):
+        """Sends so many changes, so many per second. Returns the numbers of the first one and of the one after the last one."""
         first, begun, calls = len(self.sent), time.monotonic_ns() + 1_000_000, set()
         for turn in range(count):
-            at = begun + turn * 1_000_000_000 // self.rate
+            at = begun + turn * 1_000_000_000 // rate
             await asyncio.sleep(max(0, at - time.monotonic_ns()) / 1e9)
             is_dead = turn % SHARE == SHARE - 1
             method, path, body = self.change(at, next(self.dead if is_dead else self.others), KEYS_OF_DEAD if is_dead else KEYS)
@@ -316,12 +326,16 @@ class Judge:
     def __init__(self, options, server, port, receiver, watcher, ports):
         self.options, self.server, self.receiver, self.watcher, self.ports = options, server, receiver, watcher, ports
         self.callers = Callers(port)
-        self.load = Load(self.callers, options.rate)
-        self.aims, self.failures, self.p99 = 0, [], {"A": [], "B": []}
+        self.load = Load(self.callers)
+        self.aims, self.failures, self.p99, self.most = 0, [], {"A": [], "B": []}, [0] * ENDPOINTS
 
     def check(self, is_bad, what):
         if is_bad:
             self.failures.append(what)
+
+    def note_connections(self, most):
+        if not self.options.one_port:
+            self.most = list(map(max, self.most, most))
 
     async def aim(self, numbers):
         """Gives these queues another URL of their endpoint: its state begins anew."""
@@ -343,7 +357,7 @@ class Judge:
             await asyncio.sleep(0.2)
 
     async def warm(self):
-        await self.load.send(len(OTHERS) * SHARE // (SHARE - 1))
+        await self.load.send(len(OTHERS) * SHARE // (SHARE - 1), 2 * self.options.rate)
         await self.quiet()
 
     async def round(self, kind):
@@ -353,7 +367,7 @@ class Judge:
         self.watcher.ask()
         cpu, begun = cpu_seconds(self.server.pid), time.monotonic()
         self.load.late.clear()
-        first, after = await self.load.send(int(self.options.rate * self.options.seconds))
+        first, after = await self.load.send(int(self.options.rate * self.options.seconds), self.options.rate)
         cpu = (cpu_seconds(self.server.pid) - cpu) / (time.monotonic() - begun)
         late = sorted(self.load.late)
         states = await self.states() if kind == "B" else {}
@@ -363,12 +377,12 @@ class Judge:
         times = self.load.times(first, after)
         self.p99[kind].append(part(times, 0.99))
         seen, total = self.watcher.ask()
-        seen = {number: seen[self.ports[number]] for number in range(ENDPOINTS)}
-        most = self.receiver.ask("most")
-        for number in range(ENDPOINTS):
-            self.check(max(seen[number], most[number]) > MAX_IN_FLIGHT, f"{most[number]} connections of endpoint {number} in a round {kind}")
-        print(f"{kind}: p50 {part(times, 0.5):.2f} ms, p90 {part(times, 0.9):.2f} ms, p99 {part(times, 0.99):.2f} ms, longest {times[-1]:.1f} ms of {len(times)} changes; "
-              f"the sender was late by {part(late, 0.99) / 1e6:.2f} ms (p99); the server used {cpu:.0%} of a core; load average {machine()}\n"
+        seen, most = [seen[port] for port in self.ports], self.receiver.ask("most")
+        self.note_connections(most)
+        self.note_connections(seen)
+        parts = ", ".join(f"{name} {part(times, share):.2f}" for name, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("longest", 1)))
+        print(f"{kind}: {parts} ms of {len(times)} changes, the sender late by {part(late, 0.99) / 1e6:.2f} ms (p99); "
+              f"the server used {cpu:.0%} of a core; load average {machine()}\n"
               f"   connections at most: {total} in all; of the others {table(most, OTHERS)}; of the ten {[most[number] for number in DEAD_AT]}", flush=True)
         return states
 
@@ -396,8 +410,7 @@ class Judge:
         await self.quiet()
         most = self.receiver.ask("most")
         print(f"{BURST_KEYS} keys at once for each of {BURST_QUEUES} endpoints: connections at most {table(most, numbers)}")
-        for number in numbers:
-            self.check(most[number] > MAX_IN_FLIGHT, f"{most[number]} connections of endpoint {number} that got {BURST_KEYS} keys at once")
+        self.note_connections(most)
 
     def gone(self):
         """Waits until all connections are closed."""
@@ -409,11 +422,19 @@ class Judge:
         print(f"{(time.monotonic_ns() - last) / 1e9:.1f} s after the last request: {left.total()} connections")
         self.check(left, f"{left.total()} connections stay for {STAYS_MAX} s")
 
+    async def fill(self):
+        await self.callers.calls([("PUT", f"filler{number}", {"mode": "latest"}) for number in range(FILLERS)])
+        for turn in range(FILLED):
+            await self.callers.calls([("POST", f"filler{turn % FILLERS}/add", [{"key": f"k{n}", "text": text} for n, text in enumerate(TEXTS)])])
+
     async def run(self):
         pid = self.server.pid
         memory = {"empty": memory_kib(pid)}
+        await self.fill()
+        memory["with the pages of the journal"] = memory_kib(pid)
         await self.callers.calls([("PUT", queue(number), {"mode": "latest"}) for number in range(ENDPOINTS)])
-        memory[f"{ENDPOINTS} queues"] = memory_kib(pid)
+        await asyncio.sleep(1)
+        memory[f"with {ENDPOINTS} queues"] = without = memory_kib(pid)
         await self.aim(range(ENDPOINTS))
         await asyncio.sleep(1)
         memory["that push"] = memory_kib(pid)
@@ -424,13 +445,16 @@ class Judge:
                 states = await self.round(kind)
         self.check_states(states)
         memory["after the rounds"] = memory_kib(pid)
+        grown = (memory["after the rounds"] - without) / ENDPOINTS
         await self.burst()
         self.gone()
         memory["at the end"] = memory_kib(pid)
         memory["at most"] = memory_kib(pid, "VmHWM")
-        grown = (memory["at most"] - memory["empty"]) / ENDPOINTS
-        print("memory of the server: " + ", ".join(f"{what} {kib / 1024:.0f} MiB" for what, kib in memory.items()) + f"; {grown:.1f} KiB for each endpoint")
-        self.check(grown > KIB_MAX, f"the memory grew by {grown:.0f} KiB for each endpoint")
+        print("memory of the server: " + ", ".join(f"{what} {kib / 1024:.0f} MiB" for what, kib in memory.items())
+              + f"; {grown:.1f} KiB for each queue because it pushes")
+        self.check(grown > KIB_MAX, f"each queue needs {grown:.0f} KiB because it pushes")
+        many = [f"{most} of endpoint {number} ({DEAD_AT.get(number, 'works')})" for number, most in enumerate(self.most) if most > MAX_IN_FLIGHT]
+        self.check(many, f"more than {MAX_IN_FLIGHT} connections: {', '.join(many)}")
         requests = self.receiver.ask("requests")
         print(f"requests: {sum(requests)}, of the ten {[requests[number] for number in DEAD_AT]}; changes: {len(self.load.sent)}")
         without, beside = (statistics.median(self.p99[kind]) for kind in "AB")
@@ -446,6 +470,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--rate", type=int, default=360)
+    parser.add_argument("--one-port", action="store_true")
     options = parser.parse_args()
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="deltaq-endpoints-") as folder, contextlib.ExitStack() as stack:
@@ -454,6 +479,8 @@ def main():
         receiver = Process(receive)
         stack.callback(receiver.close)
         ports = receiver.pipe.recv()
+        if options.one_port:
+            ports = [port if DEAD_AT.get(number) == "refused" else ports[0] for number, port in enumerate(ports)]
         watcher = Process(watch, frozenset(ports))
         stack.callback(watcher.close)
         port = free_port()
@@ -468,26 +495,21 @@ def main():
             with contextlib.suppress(OSError):
                 return call(port, "GET", "/readyz")[0] == 200
 
-        judge = None
+        judge = Judge(options, server, port, receiver, watcher, ports)
+        gc.disable()
         try:
             until("the server is ready", is_ready, 30)
-            gc.disable()
             # Its waits are as short as they should be; epoll rounds them up to milliseconds.
             with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector())) as runner:
-                judge_of = lambda: Judge(options, server, port, receiver, watcher, ports)
-
-                async def run():
-                    nonlocal judge
-                    judge = judge_of()
-                    await judge.run()
-
-                runner.run(run())
-            failures = judge.failures
-        except (Wrong, OSError, EOFError, asyncio.IncompleteReadError) as wrong:
-            failures = [*(judge.failures if judge else ()), f"{type(wrong).__name__}: {wrong}"]
-        failures += [f"the server has ended with {server.returncode}"] if server.poll() is not None else []
-    print(f"{time.monotonic() - begun:.0f} s; " + ("FAILED: " + "; ".join(failures) if failures else "held"))
-    sys.exit(bool(failures))
+                limit = LIMIT + 2 * options.rounds * (options.seconds + LIMIT_OF_ROUND)
+                runner.run(asyncio.wait_for(judge.run(), limit))
+        except TimeoutError:
+            judge.failures.append(f"not within {limit:.0f} s")
+        except (Wrong, OSError, EOFError) as wrong:
+            judge.failures.append(f"{type(wrong).__name__}: {wrong}")
+        judge.check(server.poll() is not None, f"the server has ended with {server.returncode}: {(folder / 'server.log').read_text()[-1_000:]}")
+    print(f"{time.monotonic() - begun:.0f} s; " + ("FAILED: " + "; ".join(judge.failures) if judge.failures else "held"))
+    sys.exit(bool(judge.failures))
 
 
 if __name__ == "__main__":
