@@ -49,6 +49,8 @@ pub(crate) async fn run(queue: Queue, stop: CancellationToken) -> Result<(), Fai
         notice => eprintln!("{notice:?}"),
     });
     // One connection per request: a target that is restarted never meets a request twice.
+    // The client of the target is the program's own, and so is its TLS provider.
+    let _installed = rustls::crypto::ring::default_provider().install_default();
     let http = reqwest::Client::builder().timeout(TARGET_TIMEOUT).pool_max_idle_per_host(0).build()?;
     let report = worker.run(stop, move |job| handle(http.clone(), target.clone(), name.clone(), job)).await?;
     eprintln!("{report:?}");
