@@ -31,7 +31,7 @@ pub use self::informer::{
     Registration, Store, SyncSignal, wait_for_cache_sync,
 };
 pub use self::list::List;
-pub use self::middleware::{Answer, Boxed, CallMiddleware, HandlerMiddleware, Middleware, Next};
+pub use self::middleware::{Answer, Boxed, CallMiddleware, Middleware, Next};
 pub use self::queue::{
     Add, Close, Delete, DeleteQueue, Deltas, GetGroups, GetObject, ListQueues, PatchSettings, Pop, Producer,
     PutSettings, Queue, ReplaceOptions, Rows, Selection, Synced, Update, View, Watch,
@@ -39,7 +39,7 @@ pub use self::queue::{
 pub use self::reflector::{Event, Reflector, ReflectorError, ReflectorOptions, Report, Step};
 pub use self::retry::{Backoff, ReflectorBackoff, RetryOptions, pauses_without_queue};
 pub use self::token::TokenSource;
-pub use self::worker::{Job, Loss, Notice, Outcome, Worker, WorkerReport};
+pub use self::worker::{HandlerMiddleware, Job, Loss, Notice, Outcome, Worker, WorkerReport};
 pub use deltaq_types as types;
 pub use http::Method;
 pub use serde_json::value::RawValue;

@@ -9,15 +9,12 @@ use reqwest::header::HeaderMap;
 
 use crate::call::Call;
 use crate::error::Error;
-use crate::worker::{Job, Outcome};
 
 /// A future of middleware.
 pub type Boxed<R> = Pin<Box<dyn Future<Output = R> + Send>>;
 /// Middleware around each call of a client, with its repeats: [`ClientOptions::middleware`](crate::ClientOptions::middleware). Streams, such as
 /// a watch, and the calls of workers have none.
 pub type CallMiddleware = Middleware<Call, Result<Answer, Error>>;
-/// Middleware around the handler of a worker: [`Worker::middleware`](crate::Worker::middleware).
-pub type HandlerMiddleware = Middleware<Job, Outcome>;
 
 type Around<T, R> = dyn Fn(T, Next<T, R>) -> Boxed<R> + Send + Sync;
 

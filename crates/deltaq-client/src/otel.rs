@@ -13,8 +13,8 @@ use opentelemetry::{Context, KeyValue, global};
 
 use crate::call::Call;
 use crate::error::Error;
-use crate::middleware::{CallMiddleware, HandlerMiddleware, Next};
-use crate::worker::{Job, Outcome};
+use crate::middleware::{CallMiddleware, Next};
+use crate::worker::{HandlerMiddleware, Job, Outcome};
 
 /// The calls that queue deltas. They have spans.
 const PRODUCING: [&str; 6] = ["add", "update", "delete", "deltas", "replace", "resync"];

@@ -23,13 +23,16 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::job::{Job, Loss, Outcome};
 use crate::error::Error;
-use crate::middleware::{Boxed, HandlerMiddleware};
+use crate::middleware::{Boxed, Middleware};
 use crate::queue::Queue;
 
 /// Maximum number of keys in one pop.
 const POP_MAX: u64 = 1_000;
 /// Timeout for the last calls of a worker that is stopping.
 pub(crate) const LAST_CALLS: Duration = Duration::from_secs(5);
+
+/// Middleware around the handler of a worker: [`Worker::middleware`].
+pub type HandlerMiddleware = Middleware<Job, Outcome>;
 
 type Observer = Arc<dyn Fn(&Notice<'_>) + Send + Sync>;
 
