@@ -228,7 +228,11 @@ impl Sending {
     fn note_handshake(&mut self, answer: Result<(), String>) {
         let queue = self.handle.name();
         match answer {
-            Ok(()) => tracing::info!(%queue, "the endpoint of the queue permits requests"),
+            Ok(()) => {
+                tracing::info!(%queue, "the endpoint of the queue permits requests");
+                // The refusals before say nothing of failures that may follow.
+                self.fails_since = None;
+            }
             Err(why) => {
                 let why = format!("the endpoint does not permit requests: {why}");
                 tracing::warn!(%queue, why, "the queue pushes nothing until its endpoint permits it");
