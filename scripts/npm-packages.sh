@@ -20,7 +20,7 @@ trap 'rm -rf "$work"' EXIT
 
 # A musl or static program runs on every Linux, another one where the C library is glibc.
 libc=
-if ldd "$binary" 2> /dev/null | grep -q '=>'; then libc='"libc": ["glibc"], '; fi
+if [[ $(ldd "$binary" 2> /dev/null) == *'=>'* ]]; then libc='"libc": ["glibc"], '; fi
 
 pack() { # NAME: packs $work/package, with fixed times, as npm pack does.
     tar --create --directory "$work" --sort=name --mtime='1985-10-26 08:15:00Z' --owner=0 --group=0 --numeric-owner --mode=go-w package \

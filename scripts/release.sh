@@ -37,7 +37,7 @@ else
     if [ -n "$(git status --porcelain --untracked-files=no)" ]; then commit+=" with changes"; fi
     DELTAQ_VERSION="$number ($commit, $target)" cargo build --profile dist --locked --bin deltaq --target "$target"
     built=${CARGO_TARGET_DIR:-target}/$target/dist/deltaq
-    if ldd "$built" 2> /dev/null | grep -q '=>'; then fail "$built is not static"; fi
+    if [[ $(ldd "$built" 2> /dev/null) == *'=>'* ]]; then fail "$built is not static"; fi
 fi
 
 . scripts/server.sh

@@ -25,7 +25,7 @@ for package in "$packages"/package/*.crate; do
 done
 version=$(sed -n '/^\[package\]/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 for crate in . crates/*; do
-    name=$(sed -n 's/^name = "\(deltaq[^"]*\)"/\1/p' "$crate/Cargo.toml" | head -n 1)
+    name=$(sed -n '/^\[package\]/,/^$/s/^name = "\(.*\)"/\1/p' "$crate/Cargo.toml")
     [ -d "$files/$name-$version" ] || fail "$name has no package of version $version"
     # What the code includes.
     while IFS=: read -r source _ included; do

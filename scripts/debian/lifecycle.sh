@@ -40,7 +40,7 @@ runs || fail "the installation does not start the service"
 [ "$(stat --format '%a %U:%G' /etc/deltaq/deltaq.toml)" = "640 root:deltaq" ] || fail "mode of the settings"
 man --where deltaq > /dev/null || fail "no manual page"
 bash -c '. /usr/share/bash-completion/completions/deltaq && complete -p deltaq' > /dev/null || fail "no completions"
-curl --silent --fail --header 'accept: text/html' http://127.0.0.1:7070/console/ | grep -qi '<!doctype html' || fail "no console"
+[[ $(curl --silent --fail --header 'accept: text/html' http://127.0.0.1:7070/console/) == *'<!doctype html'* ]] || fail "no console"
 deltaq add packages '{"key":"before"}' > /dev/null
 
 # An upgrade restarts the service once, after the new files are there, and keeps changed settings.

@@ -17,6 +17,9 @@ const LINES_MAX: usize = 600;
 const LEFTOVERS: &[&str] =
     &["TODO", "FIXME", "XXX", "dbg!(", "todo!(", "unimplemented!(", "#[allow(", "#![allow("];
 
+/// Commands that don't read all of their input.
+const READERS_THAT_STOP: &[&str] = &["| head", "| grep -q", "| grep -iq", "| grep -m"];
+
 struct Source {
     /// Relative to the repository.
     path: String,
@@ -75,6 +78,20 @@ fn comments_of_crates_that_are_not_published_hold_no_doctests() {
             }
         }
     }
+}
+
+/// With `pipefail`, a pipe fails when its reader stops before the writer has finished: now and then, by the speed of both.
+#[test]
+fn scripts_have_no_pipe_whose_reader_stops_early() {
+    let mut wrong = Vec::new();
+    for source in files("scripts", &["sh"]).into_iter().chain(files(".ci/run", &[])) {
+        for (number, line) in source.text.lines().enumerate() {
+            if READERS_THAT_STOP.iter().any(|reader| line.contains(reader)) {
+                wrong.push(format!("{}:{}: {line}", source.path, number + 1));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
