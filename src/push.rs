@@ -8,6 +8,7 @@
 
 mod address;
 mod breaker;
+mod connector;
 mod destination;
 mod policy;
 mod sender;
@@ -15,6 +16,7 @@ mod settled;
 mod verdict;
 
 pub use self::breaker::{Breaker, Failed};
+pub use self::connector::Connector;
 pub use self::policy::{Endpoint, Error, Policy, Refusal};
 pub use self::sender::{Answer, Body, Call, Sender};
 pub use self::settled::Outcome;

@@ -44,7 +44,7 @@ use crate::audit::Audit;
 use crate::config::{self, Settings};
 use crate::http::connection::threads::Threads;
 use crate::http::{RequestMetrics, StoreInfo};
-use crate::push::{Policy, Sender};
+use crate::push::{Connector, Policy};
 use crate::secrets::{Secrets, Use};
 use crate::spans::Spans;
 use crate::suppression::Suppression;
@@ -107,7 +107,7 @@ impl Server {
         let (reloadable, audit_writer) = Reloadable::read(settings, &shutdown).await?;
         listeners.check(settings.access.insecure || !reloadable.is_open())?;
         let (policy, hook_secrets) = webhooks(settings)?;
-        let sender = Sender::new(&policy).map_err(|source| Error::Sender { source })?;
+        let connector = Connector::new(&policy).map_err(|source| Error::Connector { source })?;
         let spans = Spans::new(&settings.trace).map_err(|source| Error::Spans { source })?;
         let threads = Threads::start().map_err(|source| Error::Thread { purpose: "connections", source })?;
         let unless_stopped = shutdown.draining().clone();
@@ -121,14 +121,14 @@ impl Server {
             refused_lines: Arc::default(),
             push: policy.clone(),
             hook_secrets,
-            sender: sender.clone(),
+            connector: connector.clone(),
             threads: Arc::new(threads),
             serves_metrics: settings.metrics.enabled && listeners.metrics.is_none(),
         };
         let port = listeners.api.address.port();
         let node = reloadable.node.clone();
         let grants = Arc::new(CurrentGrants { gate: reloadable.gate.clone(), clock: clock.clone() });
-        let pusher = Arc::new(pushing::Pushing::new(policy, sender, clock.clone(), spans.clone()));
+        let pusher = Arc::new(pushing::Pushing::new(policy, connector, clock.clone(), spans.clone()));
         let parts = backend::Parts {
             settings,
             clock: &clock,

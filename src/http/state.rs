@@ -21,7 +21,7 @@ use super::problem::{Code, Problem};
 use super::request_metrics::RequestMetrics;
 use crate::audit::Audit;
 use crate::config::Settings;
-use crate::push::{Policy, Sender};
+use crate::push::{Connector, Policy};
 use crate::secrets::Secrets;
 use crate::spans::Spans;
 use crate::suppression::Suppression;
@@ -134,7 +134,7 @@ pub struct Parts {
     /// The secrets of deliveries.
     pub hook_secrets: Arc<Secrets>,
     /// Sends the requests of tests.
-    pub sender: Sender,
+    pub connector: Connector,
     /// The spans of requests.
     pub spans: Spans,
     /// The clock of the process.

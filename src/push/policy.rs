@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use deltaq_types::{PUSH_HEADER_BYTES_MAX, Push, PushHeader};
 use ipnet::IpNet;
 use reqwest::Url;
@@ -19,7 +19,7 @@ pub struct Policy {
     allow: Vec<Destination>,
     pub(super) networks: Vec<IpNet>,
     /// The URL of the proxy.
-    pub(super) proxy: Option<Url>,
+    pub(super) proxy: Option<Uri>,
     secrets: Secrets,
 }
 
@@ -60,7 +60,7 @@ pub struct Refusal {
 /// An endpoint that a queue may push to, with the secrets that sign its requests.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
-    pub(super) url: Url,
+    pub(super) uri: Uri,
     pub(super) secrets: Vec<Secret>,
     /// The headers that the queue adds.
     pub(super) headers: HeaderMap,
@@ -89,7 +89,7 @@ impl Policy {
         let destination =
             |text: &String| Destination::parse(text).ok_or_else(|| Error::Destination { text: text.clone() });
         let secrets = Secrets::read(Use::Push, &settings.secrets)?;
-        let proxy = |text: &String| Url::parse(text).map_err(|_| Error::Proxy { text: text.clone() });
+        let proxy = |text: &String| text.parse().map_err(|_| Error::Proxy { text: text.clone() });
         let proxy = settings.proxy.as_ref().map(proxy).transpose()?;
         let allow = settings.allow.iter().map(destination).collect::<Result<_, _>>()?;
         Ok(Self { allow, networks: settings.allow_networks.clone(), proxy, secrets })
@@ -105,7 +105,7 @@ impl Policy {
     /// # Errors
     /// [`Refusal`].
     pub fn endpoint(&self, queue: &str, push: &Push) -> Result<Endpoint, Refusal> {
-        let url = self.url(&push.url)?;
+        let uri = self.uri(&push.url)?;
         let secrets = push.secrets.iter().map(|name| self.secret(queue, name)).collect::<Result<_, _>>()?;
         let (mut headers, mut shown) = (HeaderMap::new(), Vec::new());
         let (mut bytes, refused) =
@@ -138,7 +138,7 @@ impl Policy {
             );
             return Err(refused(&why, "use fewer or shorter ones"));
         }
-        Ok(Endpoint { url, secrets, headers, shown, origin: push.handshake.clone() })
+        Ok(Endpoint { uri, secrets, headers, shown, origin: push.handshake.clone() })
     }
 
     fn secret(&self, queue: &str, name: &str) -> Result<Secret, Refusal> {
@@ -149,7 +149,7 @@ impl Policy {
         })
     }
 
-    fn url(&self, text: &str) -> Result<Url, Refusal> {
+    fn uri(&self, text: &str) -> Result<Uri, Refusal> {
         let refusal = |why: &str, hint| Refusal { member: "url", why: why.to_owned(), hint };
         if self.allow.is_empty() {
             let why = "this server pushes nowhere, because its setting push.allow is empty";
@@ -185,7 +185,9 @@ impl Policy {
                 "the operator adds the network to push.allow_networks and restarts the server",
             ));
         }
-        Ok(url)
+        Uri::try_from(url.as_str()).map_err(|error| {
+            refusal(&format!("it can't be sent: {error}"), "percent-encode its path and query")
+        })
     }
 }
 
@@ -284,7 +286,7 @@ mod tests {
         ];
         for policy in [policy(&listed, &[]), policy(&["http://*:*"], &["127.0.0.0/8", "::1/128"])] {
             for url in FORBIDDEN {
-                let refusal = policy.url(url).expect_err(url);
+                let refusal = policy.uri(url).expect_err(url);
                 assert_eq!(refusal.member, "url");
             }
         }
@@ -294,13 +296,13 @@ mod tests {
     fn a_permitted_url_is_a_permitted_destination_at_a_permitted_address() {
         let open = policy(&["http://127.0.0.1:*", "https://*.shop.example"], &["127.0.0.0/8"]);
         for good in ["http://127.0.0.1:9/a?b=c", "http://2130706433:9/", "https://a.shop.example/hooks"] {
-            assert!(open.url(good).is_ok(), "{good}");
+            assert!(open.uri(good).is_ok(), "{good}");
         }
         for bad in ["http://127.0.0.2:9/", "http://a.shop.example/", "https://shop.example/"] {
-            assert!(open.url(bad).is_err(), "{bad}");
+            assert!(open.uri(bad).is_err(), "{bad}");
         }
         assert!(
-            policy(&[], &[]).url("https://a.shop.example/").unwrap_err().why.contains("push.allow is empty")
+            policy(&[], &[]).uri("https://a.shop.example/").unwrap_err().why.contains("push.allow is empty")
         );
     }
 }

@@ -1,27 +1,17 @@
 //! Sends one signed request and judges nothing: the answer is a status with the beginning of its body, or none.
 
-use std::cell::Cell;
-use std::error::Error;
-use std::fmt;
-use std::io;
-use std::net::{SocketAddr, ToSocketAddrs as _};
-use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, Method, Response, header};
 use bytes::Bytes;
 use deltaq_runtime::causes::with_causes;
-use futures_util::future::BoxFuture;
-use ipnet::IpNet;
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::redirect::Policy as Redirects;
-use reqwest::{Client, ClientBuilder, Method, Proxy, Response};
-use tokio::sync::Semaphore;
-use tower::{Layer, Service};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use parking_lot::Mutex;
+use tokio::time::{Instant, timeout};
 
-use super::address::is_permitted;
-use super::policy::{Endpoint, Policy};
+use super::connector::{Connection, Connector, Failure};
+use super::policy::Endpoint;
 
 /// How many bytes of an answer are read at most.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
@@ -29,54 +19,19 @@ const ANSWER_BYTES_MAX: usize = 64 << 10;
 const KEY_ANSWER_BYTES: usize = 1 << 10;
 /// How many bytes of an answer are kept, for the error of the key.
 const EXCERPT_BYTES: usize = 500;
-/// Maximum number of look-ups of names at once. One that is given up goes on, because it occupies a thread until it ends, and other parts of the server
-/// need such threads as well.
-const LOOKUPS_MAX: usize = 32;
 /// How long a connection may be idle. Some servers close one after 5 s, and a request may not meet that.
 const IDLE: Duration = Duration::from_secs(4);
+/// How long after an answer a connection may need until it can take the next request. An endpoint that answers before it has read the request may
+/// never read the rest.
+const READY_WITHIN: Duration = Duration::from_millis(100);
 
-/// Sends requests.
-#[derive(Clone, Debug)]
+/// Sends requests to one endpoint. A request takes a connection that is kept, or opens one for itself, so there are never more of them than requests at once.
+#[derive(Debug)]
 pub struct Sender {
-    client: Client,
-    /// Opens a connection for each request.
-    fresh: Client,
-}
-
-tokio::task_local! {
-    /// Whether the request of this task has asked for a new connection.
-    static CONNECTS: Cell<bool>;
-}
-
-/// Notes in [`CONNECTS`] that a request asks for a new connection.
-#[derive(Clone)]
-struct Noting<S>(S);
-
-#[derive(Clone)]
-struct NotingLayer;
-
-impl<S> Layer<S> for NotingLayer {
-    type Service = Noting<S>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        Noting(inner)
-    }
-}
-
-impl<S: Service<R>, R> Service<R> for Noting<S> {
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = S::Future;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.0.poll_ready(context)
-    }
-
-    fn call(&mut self, target: R) -> Self::Future {
-        // A connection that another request has opened meanwhile may have no such task.
-        let _noted = CONNECTS.try_with(|connects| connects.set(true));
-        self.0.call(target)
-    }
+    connector: Connector,
+    endpoint: Endpoint,
+    /// The connections that no request uses, and since when. The newest is the last.
+    kept: Mutex<Vec<(Instant, Connection)>>,
 }
 
 /// A request.
@@ -126,102 +81,25 @@ pub enum Body {
     Other,
 }
 
-type Found = BoxFuture<'static, io::Result<Vec<SocketAddr>>>;
-/// Finds the addresses of a name.
-type Lookup = Arc<dyn Fn(String) -> Found + Send + Sync>;
-
-/// Finds the addresses of a name that a request may go to. Each connection asks anew, so a name whose addresses change gains nothing.
-struct Guarded {
-    lookup: Lookup,
-    networks: Arc<[IpNet]>,
-    /// The host of the proxy, whose address the operator has chosen.
-    proxy: Option<String>,
-}
-
-/// A name has no address that a request may go to.
-#[derive(Debug, thiserror::Error)]
-#[error("its address is not global, and not in push.allow_networks")]
-struct Forbidden;
-
-impl Resolve for Guarded {
-    fn resolve(&self, name: Name) -> Resolving {
-        let found = (self.lookup)(name.as_str().to_owned());
-        if self.proxy.as_deref() == Some(name.as_str()) {
-            return Box::pin(async move { Ok(Box::new(found.await?.into_iter()) as Addrs) });
-        }
-        Box::pin(permitted(found, self.networks.clone()))
-    }
-}
-
-async fn permitted(found: Found, networks: Arc<[IpNet]>) -> Result<Addrs, Box<dyn Error + Send + Sync>> {
-    let mut addresses = found.await?;
-    addresses.retain(|address| is_permitted(address.ip(), &networks));
-    if addresses.is_empty() {
-        return Err(Forbidden.into());
-    }
-    Ok(Box::new(addresses.into_iter()))
-}
-
-/// Looks up names on threads of their own, at most [`LOOKUPS_MAX`] at once.
-fn bounded(find: fn(&str) -> io::Result<Vec<SocketAddr>>) -> Lookup {
-    let places = Arc::new(Semaphore::new(LOOKUPS_MAX));
-    Arc::new(move |name: String| -> Found {
-        let places = places.clone();
-        Box::pin(async move {
-            let place = places.acquire_owned().await.map_err(io::Error::other)?;
-            let look_up = move || {
-                let _place = place;
-                find(&name)
-            };
-            tokio::task::spawn_blocking(look_up).await.map_err(io::Error::other)?
-        })
-    })
-}
-
 impl Sender {
-    /// A sender for the destinations of this policy.
-    ///
-    /// # Errors
-    /// The certificates of the system can't be used.
-    pub fn new(policy: &Policy) -> reqwest::Result<Self> {
-        Self::looking_up(policy, bounded(|name| Ok((name, 0).to_socket_addrs()?.collect())))
+    /// A sender to an endpoint that the policy of the connector permits.
+    #[must_use]
+    pub const fn new(connector: Connector, endpoint: Endpoint) -> Self {
+        Self { connector, endpoint, kept: Mutex::new(Vec::new()) }
     }
 
-    fn looking_up(policy: &Policy, lookup: Lookup) -> reqwest::Result<Self> {
-        // An error means that this process has already installed the provider.
-        let _installed = rustls::crypto::ring::default_provider().install_default();
-        let proxy = policy.proxy.as_ref();
-        let resolver = Arc::new(Guarded {
-            lookup,
-            networks: policy.networks.as_slice().into(),
-            proxy: proxy.and_then(|url| url.host_str()).map(str::to_owned),
-        });
-        let proxy = proxy.map(|url| Proxy::all(url.clone())).transpose()?;
-        let builder = || -> ClientBuilder {
-            let client = Client::builder()
-                .http1_only()
-                .redirect(Redirects::none())
-                .no_proxy()
-                .connector_layer(NotingLayer)
-                .tcp_nodelay(true)
-                .user_agent(concat!("deltaq/", env!("CARGO_PKG_VERSION")))
-                .dns_resolver(resolver.clone());
-            // `no_proxy` has switched off the proxies of the environment.
-            let client = if let Some(proxy) = &proxy { client.proxy(proxy.clone()) } else { client };
-            // A machine without certificates of authorities can use plain HTTP.
-            if policy.has_encrypted() { client } else { client.tls_certs_only([]) }
-        };
-        let client = builder().pool_idle_timeout(IDLE).build()?;
-        Ok(Self { client, fresh: builder().pool_max_idle_per_host(0).build()? })
-    }
-
-    /// Sends a request. `timeout` ends with the last byte of the answer.
-    pub async fn send(&self, endpoint: &Endpoint, call: Call, timeout: Duration) -> Answer {
-        match tokio::time::timeout(timeout, self.exchange(endpoint, call)).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(error)) => Answer::None { why: with_causes(&error.without_url()) },
+    /// Sends a request. `within` ends with the last byte of the answer.
+    pub async fn send(&self, call: Call, within: Duration) -> Answer {
+        match timeout(within, self.exchange(call)).await {
+            Ok(Ok((answer, connection))) => {
+                if let Some(connection) = connection {
+                    self.keep(connection).await;
+                }
+                answer
+            }
+            Ok(Err(failure)) => Answer::None { why: with_causes(&failure) },
             Err(_) => Answer::None {
-                why: format!("no whole answer within {}", deltaq_types::duration::format(timeout)),
+                why: format!("no whole answer within {}", deltaq_types::duration::format(within)),
             },
         }
     }
@@ -230,29 +108,28 @@ impl Sender {
     ///
     /// # Errors
     /// Why the endpoint does not permit requests.
-    pub async fn validate(&self, endpoint: &Endpoint, timeout: Duration) -> Result<Duration, String> {
-        let mut headers = endpoint.headers.clone();
-        insert_origin(&mut headers, endpoint);
-        let no_body = Bytes::new();
-        let response = self.begin(Method::OPTIONS, endpoint, &headers, &no_body);
-        let response = match tokio::time::timeout(timeout, response).await {
-            Ok(Ok(response)) => response,
-            Ok(Err(error)) => return Err(with_causes(&error.without_url())),
-            Err(_) => return Err(format!("no answer within {}", deltaq_types::duration::format(timeout))),
-        };
+    pub async fn validate(&self, within: Duration) -> Result<Duration, String> {
+        let headers = self.endpoint.headers.clone();
+        let (response, _connection) =
+            match timeout(within, self.begin(Method::OPTIONS, headers, Bytes::new())).await {
+                Ok(Ok(begun)) => begun,
+                Ok(Err(failure)) => return Err(with_causes(&failure)),
+                Err(_) => return Err(format!("no answer within {}", deltaq_types::duration::format(within))),
+            };
         if !response.status().is_success() {
             return Err(response.status().to_string());
         }
-        permission(response.headers(), endpoint.origin.as_deref().unwrap_or_default())
+        permission(response.headers(), self.endpoint.origin.as_deref().unwrap_or_default())
     }
 
-    async fn exchange(&self, endpoint: &Endpoint, call: Call) -> reqwest::Result<Answer> {
+    /// Sends a request and reads its answer. Returns the connection if the answer was read to its end.
+    async fn exchange(&self, call: Call) -> Result<(Answer, Option<Connection>), Failure> {
         let Call { id, timestamp, headers: own, body, keys } = call;
         let bytes_max = ANSWER_BYTES_MAX + KEY_ANSWER_BYTES * keys.saturating_sub(1);
-        let mut headers = endpoint.headers.clone();
+        let mut headers = self.endpoint.headers.clone();
         headers.extend(own);
         let signatures: Vec<_> =
-            endpoint.secrets.iter().map(|secret| secret.sign(&id, timestamp, &body)).collect();
+            self.endpoint.secrets.iter().map(|secret| secret.sign(&id, timestamp, &body)).collect();
         let mut insert = |name, text: &str| {
             if let Ok(value) = HeaderValue::from_str(text) {
                 headers.insert(name, value);
@@ -263,24 +140,23 @@ impl Sender {
         if !signatures.is_empty() {
             insert("webhook-signature", &signatures.join(" "));
         }
-        insert_origin(&mut headers, endpoint);
-        let mut response = self.begin(Method::POST, endpoint, &headers, &body).await?;
+        let (mut response, connection) = self.begin(Method::POST, headers, body).await?;
         let status = response.status();
         let retry_after = response.headers().get(header::RETRY_AFTER);
         let retry_after = retry_after.and_then(|text| text.to_str().ok()).map(str::to_owned);
         let is_json = is_json(response.headers());
         let mut kept = Vec::new();
-        while let Some(chunk) = response.chunk().await? {
-            let room = bytes_max - kept.len();
-            kept.extend_from_slice(chunk.get(..room.min(chunk.len())).unwrap_or_default());
-            // Dropping the rest closes the connection.
-            if kept.len() == bytes_max {
-                break;
+        while kept.len() < bytes_max
+            && let Some(frame) = response.frame().await
+        {
+            if let Ok(chunk) = frame?.into_data() {
+                let room = bytes_max - kept.len();
+                kept.extend_from_slice(chunk.get(..room.min(chunk.len())).unwrap_or_default());
             }
         }
         let is_whole = kept.len() < bytes_max;
         // An endpoint that shows the headers that it got must not show a secret to whoever reads the queue.
-        let kept = endpoint.hide(String::from_utf8_lossy(&kept).into_owned());
+        let kept = self.endpoint.hide(String::from_utf8_lossy(&kept).into_owned());
         let text = format!("{status}: {}", excerpt(kept.as_bytes()));
         let text = text.trim_end_matches([':', ' ']).to_owned();
         let json = match (is_json, is_whole) {
@@ -288,7 +164,8 @@ impl Sender {
             (true, false) => Body::LongJson,
             (false, _) => Body::Other,
         };
-        Ok(Answer::Status { status: status.as_u16(), text, retry_after, json })
+        let answer = Answer::Status { status: status.as_u16(), text, retry_after, json };
+        Ok((answer, is_whole.then_some(connection)))
     }
 
     /// Sends a request and waits for the head of its answer. An endpoint may close a kept connection at the moment at which a request arrives.
@@ -296,29 +173,45 @@ impl Sender {
     async fn begin(
         &self,
         method: Method,
-        endpoint: &Endpoint,
-        headers: &HeaderMap,
-        body: &Bytes,
-    ) -> reqwest::Result<Response> {
-        let request = |client: &Client| {
-            let request = client.request(method.clone(), endpoint.url.clone());
-            request.headers(headers.clone()).body(body.clone()).send()
-        };
-        let sent = CONNECTS.scope(Cell::new(false), async {
-            let sent = request(&self.client).await;
-            (sent, CONNECTS.with(Cell::get))
-        });
-        match sent.await {
-            (Err(_), false) => request(&self.fresh).await,
-            (sent, _) => sent,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<(Response<Incoming>, Connection), Failure> {
+        let request = self.connector.request(method, &self.endpoint, headers, body);
+        if let Some(mut connection) = self.take()
+            && let Ok(response) = connection.send(request.clone()).await
+        {
+            return Ok((response, connection));
+        }
+        let mut connection = self.connector.open(&self.endpoint).await?;
+        let response = connection.send(request).await?;
+        Ok((response, connection))
+    }
+
+    /// The connection that was used last, if it is still open.
+    fn take(&self) -> Option<Connection> {
+        self.close_idle(Instant::now());
+        let mut kept = self.kept.lock();
+        while let Some((_since, connection)) = kept.pop() {
+            if connection.requests.is_ready() {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    /// Keeps a connection for the next request, once it can take one.
+    async fn keep(&self, mut connection: Connection) {
+        if let Ok(Ok(())) = timeout(READY_WITHIN, connection.requests.ready()).await {
+            self.kept.lock().push((Instant::now(), connection));
         }
     }
-}
 
-/// Requests name the origin that has asked for the permission.
-fn insert_origin(headers: &mut HeaderMap, endpoint: &Endpoint) {
-    if let Some(Ok(origin)) = endpoint.origin.as_deref().map(HeaderValue::from_str) {
-        headers.insert("webhook-request-origin", origin);
+    /// Closes the connections that have been idle for too long. Returns when the next one will have been.
+    pub fn close_idle(&self, now: Instant) -> Option<Instant> {
+        let mut kept = self.kept.lock();
+        let closed = kept.partition_point(|(since, _)| *since + IDLE <= now);
+        kept.drain(..closed);
+        kept.first().map(|(since, _)| *since + IDLE)
     }
 }
 
@@ -352,12 +245,3 @@ fn is_json(headers: &HeaderMap) -> bool {
     let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     kind == "application/json" || kind.starts_with("application/") && kind.ends_with("+json")
 }
-
-impl fmt::Debug for Guarded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Guarded")
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -101,9 +101,9 @@ pub enum Error {
     },
     /// Requests with TLS can't be sent.
     #[error("can't set up pushing with TLS")]
-    Sender {
+    Connector {
         /// The cause.
-        source: reqwest::Error,
+        source: rustls::Error,
     },
     /// The server can't be a node.
     #[error("can't be one of several nodes")]

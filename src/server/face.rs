@@ -17,7 +17,7 @@ use super::{Error, defaults, journal, limits};
 use crate::config::Settings;
 use crate::http::connection::threads::Threads;
 use crate::http::{AppState, HttpLimits, Parts, RequestMetrics, StoreInfo};
-use crate::push::{Policy, Sender};
+use crate::push::{Connector, Policy};
 use crate::secrets::Secrets;
 use crate::spans::Spans;
 use crate::suppression::Suppression;
@@ -33,7 +33,7 @@ pub(super) struct Face<'a> {
     pub(super) refused_lines: Arc<Suppression>,
     pub(super) push: Arc<Policy>,
     pub(super) hook_secrets: Arc<Secrets>,
-    pub(super) sender: Sender,
+    pub(super) connector: Connector,
     pub(super) threads: Arc<Threads>,
     pub(super) serves_metrics: bool,
 }
@@ -56,7 +56,7 @@ impl Face<'_> {
             refused_lines: self.refused_lines.clone(),
             push: self.push.clone(),
             hook_secrets: self.hook_secrets.clone(),
-            sender: self.sender.clone(),
+            connector: self.connector.clone(),
             spans: spans.clone(),
             started_us: clock.wall_us(),
             clock: clock.clone(),

@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep_until};
 use self::batches::{BATCH_BYTES, Batches};
 use self::handshake::Handshake;
 use self::request::{Bodies, Ended, Sent, Target, deliver};
-use crate::push::{Breaker, Outcome, Policy, Sender, Verdict};
+use crate::push::{Breaker, Connector, Outcome, Policy, Sender, Verdict};
 use crate::spans::Spans;
 
 mod batches;
@@ -49,15 +49,15 @@ const PROBED_MAX: usize = 63;
 #[derive(Debug)]
 pub(super) struct Pushing {
     policy: Arc<Policy>,
-    sender: Sender,
+    connector: Connector,
     clock: Clock,
     spans: Spans,
     bodies: Bodies,
 }
 
 impl Pushing {
-    pub(super) fn new(policy: Arc<Policy>, sender: Sender, clock: Clock, spans: Spans) -> Self {
-        Self { policy, sender, clock, spans, bodies: Bodies::new() }
+    pub(super) fn new(policy: Arc<Policy>, connector: Connector, clock: Clock, spans: Spans) -> Self {
+        Self { policy, connector, clock, spans, bodies: Bodies::new() }
     }
 }
 
@@ -65,7 +65,7 @@ impl Pusher for Pushing {
     fn push(&self, handle: Arc<Handle>) -> BoxFuture<'static, ()> {
         let worker = Sending {
             policy: self.policy.clone(),
-            sender: self.sender.clone(),
+            connector: self.connector.clone(),
             clock: self.clock.clone(),
             spans: self.spans.clone(),
             bodies: self.bodies.of_queue(),
@@ -88,7 +88,7 @@ impl Pusher for Pushing {
 /// The worker of one queue.
 struct Sending {
     policy: Arc<Policy>,
-    sender: Sender,
+    connector: Connector,
     clock: Clock,
     spans: Spans,
     bodies: Bodies,
@@ -146,7 +146,9 @@ impl Sending {
             }
             self.report();
             let probes_at = self.breaker.probes_at().filter(|at| *at > now);
-            let next = self.rests_until.filter(|_| rests).into_iter().chain(probes_at).min();
+            let idle_until = self.target.as_ref().and_then(|target| target.sender.close_idle(now));
+            let next =
+                self.rests_until.filter(|_| rests).into_iter().chain(probes_at).chain(idle_until).min();
             let asks = !stops && !handle.has_paused_itself();
             let asking =
                 OptionFuture::from(self.handshake.as_mut().filter(|_| asks).map(Handshake::answered));
@@ -186,14 +188,15 @@ impl Sending {
         let queue = self.handle.name();
         self.target = match self.policy.endpoint(queue.as_str(), setting) {
             Ok(endpoint) => {
+                let sender = Arc::new(Sender::new(self.connector.clone(), endpoint));
                 let is_same = |former: &Arc<Push>| {
                     (&former.url, &former.handshake) == (&setting.url, &setting.handshake)
                 };
                 let is_granted = self.handshake.as_ref().is_some_and(Handshake::is_granted);
                 if !is_granted || !former.is_some_and(is_same) {
-                    self.handshake = Handshake::of(&self.sender, &endpoint, setting);
+                    self.handshake = Handshake::of(&sender, setting);
                 }
-                Some(Target { setting: setting.clone(), endpoint })
+                Some(Target { setting: setting.clone(), sender })
             }
             Err(refusal) => {
                 let why = format!("push.{}: {}", refusal.member, refusal.why);
@@ -292,7 +295,7 @@ impl Sending {
         let has_keys = !batches.is_empty();
         for batch in batches {
             self.breaker.begun();
-            let parts = (self.handle.clone(), self.sender.clone(), self.clock.clone(), self.spans.clone());
+            let parts = (self.handle.clone(), self.clock.clone(), self.spans.clone());
             self.requests.push(Box::pin(deliver(parts, self.bodies.clone(), batch, target.clone())));
         }
         has_keys

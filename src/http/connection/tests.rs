@@ -14,7 +14,7 @@ use super::*;
 use crate::audit::Audit;
 use crate::config::Settings;
 use crate::http::{AppState, Gate, HttpLimits, Parts, RequestMetrics, StoreInfo};
-use crate::push::{Policy, Sender};
+use crate::push::{Connector, Policy};
 use crate::spans::Spans;
 
 /// Number of bytes that the pipe holds in each direction.
@@ -40,7 +40,7 @@ fn state(shutdown: &Shutdown) -> AppState {
         refused_lines: Arc::default(),
         push: Arc::default(),
         hook_secrets: Arc::default(),
-        sender: Sender::new(&Policy::default()).expect("a sender"),
+        connector: Connector::new(&Policy::default()).expect("a connector"),
         spans: Spans::default(),
         started_us: clock.wall_us(),
         clock,

@@ -24,7 +24,7 @@ use crate::http::operation::{BodyKind, Class, Operation, Permission};
 use crate::http::request::call::{Handler, boxed};
 use crate::http::request::context::RequestContext;
 use crate::http::{Gate, HttpLimits, InFlightLimits, Parts, RequestMetrics, StoreInfo};
-use crate::push::{Policy, Sender};
+use crate::push::{Connector, Policy};
 use crate::spans::Spans;
 use crate::telemetry::json_format;
 
@@ -61,7 +61,7 @@ fn state(gate: Gate, clock: Clock, request_timeout: Duration) -> AppState {
         refused_lines: Arc::default(),
         push: Arc::default(),
         hook_secrets: Arc::default(),
-        sender: Sender::new(&Policy::default()).expect("a sender"),
+        connector: Connector::new(&Policy::default()).expect("a connector"),
         spans: Spans::default(),
         started_us: clock.wall_us(),
         clock,

@@ -13,7 +13,7 @@ use crate::http::reply::Json;
 use crate::http::request::accept::CLOUD_EVENTS;
 use crate::http::request::call::QueueCall;
 use crate::http::wire::{self, CloudEvent};
-use crate::push::{Answer, Call};
+use crate::push::{Answer, Call, Sender};
 
 /// The type of a test request.
 const TYPE: &str = "deltaq.test";
@@ -59,10 +59,11 @@ pub(in crate::http) async fn test(call: QueueCall) -> Result<Json<PushTestDocume
         json!({ "type": TYPE, "timestamp": time, "data": data }).to_string()
     };
     let request = Call { id, timestamp: now_us / 1_000_000, headers, body: body.into(), keys: 1 };
+    let sender = Sender::new(state.connector.clone(), endpoint);
     let began = Instant::now();
     let answer = tokio::select! {
         biased;
-        answer = state.sender.send(&endpoint, request, setting.timeout.get()) => answer,
+        answer = sender.send(request, setting.timeout.get()) => answer,
         () = state.shutdown.draining().cancelled() => {
             return Err(Problem::new(Code::Draining, "the server is shutting down"));
         }

@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout};
 use super::LEASE_MARGIN;
 use crate::access::hex;
 use crate::http::wire::{CloudEvent, QueueIdentity, event_id, pushed, pushed_bytes, pushed_list};
-use crate::push::{Answer, Call, Endpoint, Sender};
+use crate::push::{Answer, Call, Sender};
 use crate::spans::{Processing, Spans};
 
 /// Maximum size of the bodies of all queues that are being sent, in KiB. One body always fits.
@@ -75,7 +75,7 @@ impl Bodies {
 #[derive(Clone)]
 pub(super) struct Target {
     pub(super) setting: Arc<Push>,
-    pub(super) endpoint: Endpoint,
+    pub(super) sender: Arc<Sender>,
 }
 
 /// A key in a request.
@@ -96,12 +96,12 @@ pub(super) struct Ended {
 
 /// Sends keys.
 pub(super) async fn deliver(
-    (handle, sender, clock, spans): (Arc<Handle>, Sender, Clock, Spans),
+    (handle, clock, spans): (Arc<Handle>, Clock, Spans),
     bodies: Bodies,
     items: Vec<Item>,
     target: Target,
 ) -> Ended {
-    let Target { setting, endpoint } = target;
+    let Target { setting, sender } = target;
     let began = Instant::now();
     let mut answer = None;
     // The commit of the leases may have taken long. A request must not outlive them.
@@ -131,7 +131,7 @@ pub(super) async fn deliver(
         });
         let trace = span.context().or(parent);
         if let Some(call) = call_of(&handle, &items, &setting, trace, now_us) {
-            let received = sender.send(&endpoint, call, setting.timeout.get()).await;
+            let received = sender.send(call, setting.timeout.get()).await;
             span.end(clock.wall_us(), status_of(&received));
             answer = Some(received);
         }

@@ -12,7 +12,7 @@ use deltaq::audit::Audit;
 use deltaq::config::access::{TokenEntry, Verb};
 use deltaq::config::{self, Settings};
 use deltaq::http::{AppState, Gate, HttpLimits, Parts, RequestMetrics, StoreInfo, router};
-use deltaq::push::{Policy, Sender};
+use deltaq::push::{Connector, Policy};
 use deltaq::spans::Spans;
 use deltaq_engine::config::Config;
 use deltaq_runtime::clock::{Clock, ManualClock};
@@ -51,7 +51,7 @@ fn api(audit: Audit) -> (Router, ManualClock) {
         refused_lines: Arc::default(),
         push: Arc::default(),
         hook_secrets: Arc::default(),
-        sender: Sender::new(&Policy::default()).expect("a sender"),
+        connector: Connector::new(&Policy::default()).expect("a connector"),
         spans: Spans::default(),
         started_us: clock.wall_us(),
         clock,

@@ -9,7 +9,7 @@ use axum::http::Request;
 use deltaq::audit::Audit;
 use deltaq::config::Settings;
 use deltaq::http::{AppState, Gate, HttpLimits, Parts, RequestMetrics, StoreInfo, router};
-use deltaq::push::{Policy, Sender};
+use deltaq::push::{Connector, Policy};
 use deltaq::spans::Spans;
 use deltaq_engine::config::Config;
 use deltaq_runtime::clock::{Clock, ManualClock};
@@ -74,7 +74,7 @@ impl Talk {
             refused_lines: Arc::default(),
             push: Arc::default(),
             hook_secrets: Arc::default(),
-            sender: Sender::new(&Policy::default()).expect("a sender"),
+            connector: Connector::new(&Policy::default()).expect("a connector"),
             spans: Spans::default(),
             started_us: clock.wall_us(),
             clock,

@@ -11,7 +11,7 @@ use deltaq::config::{SecretFile, Settings};
 use deltaq::http::connection::threads::Threads;
 use deltaq::http::connection::{ConnectionLimits, ListenerContext, Protocol, TrustedProxies, serve};
 use deltaq::http::{Api, AppState, Gate, HttpLimits, Node, Parts, RequestMetrics, Seats, StoreInfo};
-use deltaq::push::{Policy, Sender};
+use deltaq::push::{Connector, Policy};
 use deltaq::secrets::{Secrets, Use};
 use deltaq::spans::Spans;
 use deltaq_engine::config::Config;
@@ -95,7 +95,7 @@ impl TestNode {
             refused_lines: Arc::default(),
             push: Arc::default(),
             hook_secrets: Arc::new(hook_secrets()),
-            sender: Sender::new(&Policy::default()).expect("a sender"),
+            connector: Connector::new(&Policy::default()).expect("a connector"),
             spans: Spans::default(),
             started_us: clock.wall_us(),
             clock: clock.clone(),

@@ -17,6 +17,18 @@ async fn all_are_fresh(cluster: &Cluster, queue: &str, keys: usize) {
     }
 }
 
+/// A cluster, and a queue of its second node with 14 large keys.
+async fn with_large_keys() -> (Cluster, String) {
+    let cluster = Cluster::start().await;
+    let queue = queue_of(&cluster.a, 1, 0);
+    let filler = "x".repeat(LARGE);
+    for n in 0..14 {
+        let object = json!([{"key": format!("key-{n}"), "filler": filler}]);
+        cluster.b.post(&format!("/v1/queues/{queue}/add"), &object).await.ok();
+    }
+    (cluster, queue)
+}
+
 #[tokio::test]
 async fn a_client_that_disconnects_during_the_wait_takes_no_key() {
     let cluster = Cluster::start().await;
@@ -33,13 +45,7 @@ async fn a_client_that_disconnects_during_the_wait_takes_no_key() {
 
 #[tokio::test]
 async fn the_keys_of_a_reply_that_the_client_does_not_read_return() {
-    let cluster = Cluster::start().await;
-    let queue = queue_of(&cluster.a, 1, 0);
-    let filler = "x".repeat(LARGE);
-    for n in 0..14 {
-        let object = json!([{"key": format!("key-{n}"), "filler": filler}]);
-        cluster.b.post(&format!("/v1/queues/{queue}/add"), &object).await.ok();
-    }
+    let (cluster, queue) = with_large_keys().await;
     let mut client = cluster.a.client_that_buffers(4_096).await;
     client.send("POST", &format!("/v1/queues/{queue}/pop?max=100&lease_duration=1h"), &Value::Null).await;
     // The first bytes show that the node has the whole reply of the owner.
@@ -51,13 +57,7 @@ async fn the_keys_of_a_reply_that_the_client_does_not_read_return() {
 
 #[tokio::test]
 async fn the_keys_of_cloud_events_that_the_client_does_not_read_return() {
-    let cluster = Cluster::start().await;
-    let queue = queue_of(&cluster.a, 1, 0);
-    let filler = "x".repeat(LARGE);
-    for n in 0..14 {
-        let object = json!([{"key": format!("key-{n}"), "filler": filler}]);
-        cluster.b.post(&format!("/v1/queues/{queue}/add"), &object).await.ok();
-    }
+    let (cluster, queue) = with_large_keys().await;
     let mut client = cluster.a.client_that_buffers(4_096).await;
     let accept = [("accept", "application/cloudevents-batch+json")];
     let pop = format!("/v1/queues/{queue}/pop?max=100&lease_duration=1h");

@@ -9,7 +9,7 @@ use std::time::Duration;
 use deltaq::audit::Audit;
 use deltaq::config::Settings;
 use deltaq::http::{AppState, Gate, HttpLimits, Parts, RequestMetrics, StoreInfo, router};
-use deltaq::push::{Policy, Sender};
+use deltaq::push::{Connector, Policy};
 use deltaq::spans::Spans;
 use deltaq_engine::event::{Ending, EventKind};
 use deltaq_journal::record::Decoder;
@@ -55,7 +55,7 @@ pub(crate) fn api(registry: &Arc<Registry>, clock: &Clock, shutdown: &Shutdown) 
         refused_lines: Arc::default(),
         push: Arc::default(),
         hook_secrets: Arc::default(),
-        sender: Sender::new(&Policy::default()).expect("a sender"),
+        connector: Connector::new(&Policy::default()).expect("a connector"),
         spans: Spans::default(),
         started_us: clock.wall_us(),
         clock: clock.clone(),

@@ -1,17 +1,21 @@
-//! Names whose addresses must not be reached.
+//! The connections of a sender: to which addresses, how many, and how long they are kept.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use deltaq_types::Push;
+use futures_util::StreamExt as _;
+use futures_util::stream;
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 use crate::config;
+use crate::push::{Answer, Call, Sender};
 
 /// A policy for any port of `shop.example`, and of addresses in these networks.
 fn policy(networks: &[&str]) -> Policy {
@@ -23,9 +27,21 @@ fn policy(networks: &[&str]) -> Policy {
     Policy::read(&settings).unwrap()
 }
 
+/// A sender to a port of `shop.example`.
+fn sender(policy: &Policy, lookup: Lookup, port: u16) -> Sender {
+    let push = serde_json::json!({"url": format!("http://shop.example:{port}/"), "format": "raw"});
+    let push: Push = serde_json::from_value(push).unwrap();
+    Sender::new(Connector::looking_up(policy, lookup).unwrap(), policy.endpoint("q", &push).unwrap())
+}
+
+/// Sends a request with this body.
+async fn send(sender: &Sender, body: Bytes) -> Answer {
+    let call = Call { id: "a".to_owned(), timestamp: 1, headers: HeaderMap::new(), body, keys: 1 };
+    sender.send(call, Duration::from_mins(1)).await
+}
+
 /// Sends a request to `shop.example`, whose name server gives these answers, one after the other.
 async fn sends(networks: &[&str], answers: &[&[&str]], port: u16) -> Vec<Answer> {
-    let policy = policy(networks);
     let addresses = |texts: &&[&str]| -> Vec<SocketAddr> {
         texts.iter().map(|text| SocketAddr::new(text.parse::<IpAddr>().unwrap(), 0)).collect()
     };
@@ -34,38 +50,58 @@ async fn sends(networks: &[&str], answers: &[&[&str]], port: u16) -> Vec<Answer>
         let next = left.lock().pop_front().unwrap_or_default();
         Box::pin(std::future::ready(Ok(next)))
     });
-    let sender = Sender::looking_up(&policy, lookup).unwrap();
-    let push = serde_json::json!({"url": format!("http://shop.example:{port}/"), "format": "raw"});
-    let push: Push = serde_json::from_value(push).unwrap();
-    let endpoint = policy.endpoint("q", &push).unwrap();
+    let sender = sender(&policy(networks), lookup, port);
     let mut received = Vec::new();
     for _ in answers {
-        let call =
-            Call { id: "a".to_owned(), timestamp: 1, headers: HeaderMap::new(), body: Bytes::new(), keys: 1 };
-        received.push(sender.send(&endpoint, call, Duration::from_mins(1)).await);
+        received.push(send(&sender, Bytes::new()).await);
     }
     received
+}
+
+/// Finds 127.0.0.1 after this time.
+fn after(wait: Duration) -> Lookup {
+    Arc::new(move |_name| {
+        Box::pin(async move {
+            tokio::time::sleep(wait).await;
+            Ok(vec![SocketAddr::new("127.0.0.1".parse().unwrap(), 0)])
+        })
+    })
 }
 
 fn is_forbidden(answer: &Answer) -> bool {
     matches!(answer, Answer::None { why } if why.contains("not global"))
 }
 
-/// Answers each connection to one address once, and counts them.
-async fn listener(address: &str) -> (u16, Arc<Mutex<usize>>) {
+fn is_success(answer: &Answer) -> bool {
+    matches!(answer, Answer::Status { status: 204, .. })
+}
+
+/// Gives each connection to an address to a task of its own, and counts them.
+async fn serve<F: Future<Output = ()> + Send + 'static>(
+    address: &str,
+    talk: impl Fn(TcpStream) -> F + Send + 'static,
+) -> (u16, Arc<Mutex<usize>>) {
     let listener = TcpListener::bind((address, 0)).await.unwrap();
     let (port, count) = (listener.local_addr().unwrap().port(), Arc::new(Mutex::new(0)));
     let counted = count.clone();
     #[expect(clippy::disallowed_methods, reason = "a test needs no orderly end")]
     tokio::spawn(async move {
-        while let Ok((mut stream, _)) = listener.accept().await {
+        while let Ok((stream, _)) = listener.accept().await {
             *counted.lock() += 1;
-            let mut head = [0; 4_096];
-            let _ = stream.read(&mut head).await;
-            let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n").await;
+            tokio::spawn(talk(stream));
         }
     });
     (port, count)
+}
+
+/// Answers each connection to one address once, and counts them.
+async fn listener(address: &str) -> (u16, Arc<Mutex<usize>>) {
+    serve(address, async |mut stream: TcpStream| {
+        let mut head = [0; 4_096];
+        let _ = stream.read(&mut head).await;
+        let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n").await;
+    })
+    .await
 }
 
 #[tokio::test]
@@ -85,7 +121,7 @@ async fn a_name_that_changes_its_address_gains_nothing() {
     // The first answer is permitted, and the next ones are not.
     let answers: [&[&str]; 3] = [&["127.0.0.1"], &["127.0.0.2"], &["0.0.0.0"]];
     let received = sends(&["127.0.0.1/32"], &answers, port).await;
-    assert!(matches!(received[0], Answer::Status { status: 204, .. }), "{received:?}");
+    assert!(is_success(&received[0]), "{received:?}");
     assert!(is_forbidden(&received[1]) && is_forbidden(&received[2]), "{received:?}");
     assert_eq!(*count.lock(), 1);
 }
@@ -114,14 +150,62 @@ async fn a_proxy_gets_all_requests_and_only_its_name_may_be_an_inner_address() {
         noted.lock().push(name);
         Box::pin(std::future::ready(Ok(vec![SocketAddr::new("127.0.0.1".parse().unwrap(), 0)])))
     });
-    let sender = Sender::looking_up(&policy, lookup).unwrap();
-    let push = serde_json::json!({"url": "http://shop.example:9/a", "format": "raw"});
-    let endpoint = policy.endpoint("q", &serde_json::from_value(push).unwrap()).unwrap();
-    let call =
-        Call { id: "a".to_owned(), timestamp: 1, headers: HeaderMap::new(), body: Bytes::new(), keys: 1 };
-    let answer = sender.send(&endpoint, call, Duration::from_mins(1)).await;
-    assert!(matches!(answer, Answer::Status { status: 204, .. }), "{answer:?}");
+    let answer = send(&sender(&policy, lookup, 9), Bytes::new()).await;
+    assert!(is_success(&answer), "{answer:?}");
     assert_eq!((*count.lock(), &**asked.lock()), (1, &["proxy.internal".to_owned()][..]));
+}
+
+/// Reads heads of requests without a body and answers them, one after the other.
+async fn answer_all(mut stream: TcpStream) {
+    let mut head = [0; 4_096];
+    while stream.read(&mut head).await.is_ok_and(|read| read > 0) {
+        let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await;
+    }
+}
+
+#[tokio::test]
+async fn there_are_never_more_connections_than_requests_at_once() {
+    let (port, count) = serve("127.0.0.1", answer_all).await;
+    // A connection takes longer than an answer, so most requests could be done by one that another request has opened.
+    let sender = sender(&policy(&["127.0.0.1/32"]), after(Duration::from_millis(20)), port);
+    let requests = stream::iter(0..200).map(|_| send(&sender, Bytes::new())).buffer_unordered(4);
+    let answers: Vec<Answer> = requests.collect().await;
+    assert!(answers.iter().all(is_success), "{answers:?}");
+    assert!(*count.lock() <= 4, "{} connections", *count.lock());
+}
+
+#[tokio::test]
+async fn a_connection_whose_endpoint_leaves_a_request_unread_is_not_kept() {
+    let (port, count) = serve("127.0.0.1", async |mut stream: TcpStream| {
+        let mut head = [0; 64];
+        let _ = stream.read(&mut head).await;
+        let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await;
+        std::future::pending::<()>().await;
+    })
+    .await;
+    let sender = sender(&policy(&["127.0.0.1/32"]), after(Duration::ZERO), port);
+    for _ in 0..2 {
+        let answer = send(&sender, vec![b'a'; 16 << 20].into()).await;
+        assert!(is_success(&answer), "{answer:?}");
+    }
+    assert_eq!(*count.lock(), 2);
+    assert_eq!(sender.close_idle(tokio::time::Instant::now()), None);
+}
+
+#[tokio::test]
+async fn a_connection_is_closed_after_four_idle_seconds() {
+    let (port, count) = serve("127.0.0.1", answer_all).await;
+    let sender = sender(&policy(&["127.0.0.1/32"]), after(Duration::ZERO), port);
+    for _ in 0..2 {
+        assert!(is_success(&send(&sender, Bytes::new()).await));
+    }
+    assert_eq!(*count.lock(), 1);
+    let now = tokio::time::Instant::now();
+    let until = sender.close_idle(now).unwrap();
+    assert!(until <= now + Duration::from_secs(4));
+    assert_eq!(sender.close_idle(until), None);
+    assert!(is_success(&send(&sender, Bytes::new()).await));
+    assert_eq!(*count.lock(), 2);
 }
 
 /// Ends the look-ups of the test, and counts those that have begun.
