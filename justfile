@@ -74,6 +74,7 @@ judges:
     just push-verifiers
     just hook-signers
     just endpoints
+    just simulator
 
 # The judges, and the long forms of the random tests with random seeds. CI runs them with small budgets and fixed seeds.
 nightly:
@@ -219,6 +220,10 @@ differences pairs="1000000":
     target/jsonpatch/bin/pip install --quiet --disable-pip-version-check --only-binary :all: jsonpatch==1.47 jsonpointer==3.12
     target/jsonpatch/bin/python scripts/judge_differences.py target/release/deltaq {{pairs}}
 
+# Build the simulator of the documents: the engine as WebAssembly. Chromium runs all rule scripts in it.
+simulator:
+    ./scripts/simulator.sh --check
+
 # Known vulnerabilities in dependencies. Fetches the RustSec database from GitHub.
 advisories:
     PATH="$(./scripts/tools.sh):$PATH" cargo deny --locked check advisories
@@ -267,8 +272,9 @@ bench-peers *args:
 fmt:
     cargo fmt
 
-# Build the documents as a site in target/site, with a search, and check its links.
+# Build the documents as a site in target/site, with the simulator and a search, and check its links. `./scripts/site.sh` alone needs no WebAssembly.
 site:
+    ./scripts/simulator.sh
     ./scripts/site.sh
 
 # Build the container image with podman, and check it.

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Makes the files of a release in target/release-files, and checks them:
 #
-#     deltaq-VERSION-TARGET.tar.gz    the program with its documents, manual page, completions, settings, systemd unit, rules and dashboard
+#     deltaq-VERSION-TARGET.tar.gz    the program with its documents, manual page, completions, settings, systemd unit, rules and dashboard, and
+#                                     the simulator of the documents, unless BINARY is given
 #     deltaq_VERSION_ARCH.deb         the Debian package
 #     deltaq_server-VERSION-….whl     the wheel for PyPI
 #     deltaq-server-VERSION.tgz       the package for npm, with deltaq-PLATFORM-VERSION.tgz, which has the program
@@ -18,7 +19,8 @@
 #     scripts/release.sh [BINARY [FOLDER]]
 #
 # Without BINARY, the program is built for musl: it is static and runs on every Linux of this architecture. The same commit gives the same files,
-# without those of the key. Needs rustup, musl-gcc (package musl-tools), binutils and dpkg-deb; with a key also gpg and reprepro.
+# without those of the key. Needs rustup with its target wasm32-unknown-unknown, musl-gcc (package musl-tools), binutils and
+# dpkg-deb; with a key also gpg and reprepro.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -35,6 +37,7 @@ else
     number=$(sed -n '/^\[package\]/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
     commit=$(git rev-parse --short=12 HEAD)
     if [ -n "$(git status --porcelain --untracked-files=no)" ]; then commit+=" with changes"; fi
+    ./scripts/simulator.sh
     DELTAQ_VERSION="$number ($commit, $target)" cargo build --profile dist --locked --bin deltaq --target "$target"
     built=${CARGO_TARGET_DIR:-target}/$target/dist/deltaq
     if [[ $(ldd "$built" 2> /dev/null) == *'=>'* ]]; then fail "$built is not static"; fi
@@ -60,6 +63,9 @@ for unit in deltaq deltaq-reflect; do put 644 "deploy/systemd/$unit.service" "sy
 put 644 config/prometheus/deltaq.rules.yml prometheus/deltaq.rules.yml
 put 644 config/grafana/deltaq.json grafana/deltaq.json
 find docs -type f | while read -r page; do put 644 "$page" "$page"; done
+if [ $# -eq 0 ]; then
+    for file in target/simulator/*; do put 644 "$file" "simulator/$(basename "$file")"; done
+fi
 mkdir "$work/$name/completions" "$work/$name/man"
 for shell in bash zsh fish; do "$binary" completion "$shell" > "$work/$name/completions/deltaq.$shell"; done
 "$binary" man > "$work/$name/man/deltaq.1"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the documents as a site in target/site, with each page as Markdown beside it and llms.txt, and checks that all links and anchors lead
 # somewhere, that every page of docs/ can be reached, and that the limits are those of the code. The site is static, has a search, and works in any
-# folder, also without a server.
+# folder, also without a server. It has the simulator if scripts/simulator.sh has built it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -67,9 +67,10 @@ doctests() { cargo test --doc --locked -p deltaq-client -p deltaq-types; }
 
 step "format" cargo fmt --all --check
 step "versions" ./scripts/version.py
-# The comparison has a lock file of its own, in which the dependencies of deltaq are listed again.
-lock_of_comparison() { cargo metadata --locked --format-version 1 --manifest-path benches/peers/Cargo.toml > /dev/null; }
-step "lock file of the comparison" lock_of_comparison
+# The comparison and the simulator have lock files of their own, in which dependencies of deltaq are listed again.
+lock_of() { cargo metadata --locked --format-version 1 --manifest-path "$1/Cargo.toml" > /dev/null; }
+step "lock file of the comparison" lock_of benches/peers
+step "lock file of the simulator" lock_of simulator
 step "dependency rules" cargo deny --locked check --hide-inclusion-graph bans licenses sources
 step "SBOM" sbom
 step "build" build

@@ -21,6 +21,9 @@ ROOT = Path(__file__).resolve().parents[2]
 LIST = "docs/README.md"
 # Pages that are read before and after those of the list.
 FIRST, LAST = "README.md", ["CHANGELOG.md", "CONTRIBUTING.md"]
+# What scripts/simulator.sh has built, and the mark of a page on which it stands; without it, the page has only its text.
+SIMULATOR = ROOT / "target/simulator"
+MARK = "<!-- simulator -->"
 # A link, or code, in which nothing is a link.
 LINK = re.compile(r"^```.*?^```|`(?:[^`\n]|\n(?!\n))+`|\]\(([^()\s]+)\)", re.MULTILINE | re.DOTALL)
 ROW = re.compile(r"^\| \[([^\]]+)\]\(([^)\s]+)\) \| (.*) \|$")
@@ -137,6 +140,14 @@ def relinked(path: str, text: str, known: set[str], files: set[str]) -> str:
     return LINK.sub(replace, text)
 
 
+def framed(path: str, text: str) -> str:
+    """A text of a page with the simulator at its mark. Small screens get a link instead of a page in a page."""
+    here = posixpath.dirname(on_site(path))
+    page = posixpath.relpath("simulator/index.html", here or ".")
+    frame = f'<p class="simulator"><a href="{page}">Open the simulator</a></p>\n<iframe class="simulator" title="Simulator" loading="lazy" src="{page}"></iframe>'
+    return text.replace(MARK, frame) if SIMULATOR.is_dir() else text
+
+
 def rules() -> str:
     """A list of all rules, by the first lines of their scripts."""
     lines = []
@@ -196,7 +207,7 @@ def main() -> None:
         text = relinked(path, read(path), known, files)
         place = pages / on_site(path)
         place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(text + (rules() if path == "docs/rules/README.md" else ""), encoding="utf-8")
+        place.write_text(framed(path, text) + (rules() if path == "docs/rules/README.md" else ""), encoding="utf-8")
     for path in sorted(files):
         place = pages / on_site(path)
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -206,6 +217,11 @@ def main() -> None:
         shutil.copyfile(ROOT / "scripts/site" / name, work / name)
     subprocess.run([mdbook, "build", str(work)], check=True)
     shutil.move(work / "html", folder)
+    if SIMULATOR.is_dir():
+        shutil.copytree(SIMULATOR, folder / "simulator")
+        page = folder / "simulator/index.html"
+        links = '<p><a href="../contents.html">All documents</a> · <a href="../rules/index.html">The commands of a script</a></p>'
+        page.write_text(page.read_text(encoding="utf-8").replace("<!-- links -->", links), encoding="utf-8")
     for path in known:
         place = folder / on_site(path)
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -5,6 +5,8 @@ mod calls;
 mod command;
 #[path = "../../crates/deltaq-engine/tests/it/scripts/duration.rs"]
 mod duration;
+#[path = "../../crates/deltaq-engine/tests/it/scripts/folder.rs"]
+mod folder;
 mod http;
 #[path = "../../crates/deltaq-engine/tests/it/scripts/reply.rs"]
 mod reply;
@@ -18,5 +20,5 @@ use http::Http;
 #[test]
 fn the_server_follows_the_scripts() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/rules");
-    script::run_all(&folder, false, Http::new);
+    folder::run_all(&folder, false, Http::new);
 }

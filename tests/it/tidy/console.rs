@@ -1,4 +1,4 @@
-//! The files of the console: their weight, and that the page names all of them.
+//! The files of the console: their weight, and that the page names all of them. The scripts of the console and of the simulator make no markup.
 
 use super::root;
 
@@ -34,11 +34,11 @@ fn the_console_says_what_every_setting_of_a_queue_means() {
     }
 }
 
-/// Texts of producers and workers reach the page only as text nodes. The policy of the page refuses the rest in browsers that know Trusted
+/// Texts of producers, workers and scripts reach a page only as text nodes. The policy of the console refuses the rest in browsers that know Trusted
 /// Types; this check holds for all.
 #[test]
-fn the_console_makes_no_markup_from_texts() {
-    for source in super::files("console", &["js"]) {
+fn pages_make_no_markup_from_texts() {
+    for source in ["console", "simulator/page"].into_iter().flat_map(|page| super::files(page, &["js"])) {
         for sink in [
             "innerHTML",
             "outerHTML",

@@ -52,7 +52,8 @@ fn links_lead_somewhere() {
 
 /// The paths of this repository that a text names in backticks.
 fn named_paths(text: &str) -> Vec<&str> {
-    let folders = ["src/", "crates/", "tests/", "docs/", "config/", "scripts/", "benches/", "examples/"];
+    let folders =
+        ["src/", "crates/", "tests/", "docs/", "config/", "scripts/", "simulator/", "benches/", "examples/"];
     let is_path = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '_' | '-' | '.');
     let quoted = text.split('`').skip(1).step_by(2);
     quoted

@@ -110,6 +110,7 @@ const SEARCHED: &[&str] = &[
     "docs",
     "examples",
     "scripts",
+    "simulator",
     "src",
     "tests/clients",
     "tests/it",
