@@ -18,7 +18,7 @@ if [ "${1:-}" = --check ]; then
     cargo fmt --check --manifest-path "$manifest"
     cargo clippy --release --locked --manifest-path "$manifest" --target "$target" -- -D warnings
 fi
-# The same commit gives the same module in every folder.
+# The module names no folder of this machine. The same commit in the same folder gives the same module.
 cargo=${CARGO_HOME:-$HOME/.cargo}
 export RUSTFLAGS="--remap-path-prefix=$cargo=cargo --remap-path-prefix=$PWD=deltaq"
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}

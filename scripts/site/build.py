@@ -153,7 +153,8 @@ def rules() -> str:
     lines = []
     for script in sorted((ROOT / "docs/rules").glob("*.txt")):
         about = script.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
-        lines.append(f"- [{script.stem.replace('-', ' ')}]({script.name}): {about}")
+        run = f' <a href="../simulator/index.html?rule={script.stem}">Run it</a>' if SIMULATOR.is_dir() else ""
+        lines.append(f"- [{script.stem.replace('-', ' ')}]({script.name}): {about}{run}")
     return "\n## All rules\n\n" + "\n".join(lines) + "\n"
 
 

@@ -4,7 +4,7 @@
 (() => {
   const { byId, element } = simulator;
   const LANES = [
-    ["ready", "Ready", "in the order of delivery"],
+    ["ready", "Ready", "in the order of delivery; with groups, of arrival"],
     ["delayed", "Delayed", "with the time that is left"],
     ["leased", "Leased", "by a worker"],
     ["parked", "Parked", "after too many failures"],

@@ -82,6 +82,17 @@
     );
   };
 
+  // Brings the selected card into view. Only the list scrolls, and not the page around it.
+  const reveal = () => {
+    const list = byId("cards");
+    const item = list.querySelector(".selected");
+    if (item === null) return;
+    const box = list.getBoundingClientRect();
+    const place = item.getBoundingClientRect();
+    if (place.top < box.top) list.scrollTop -= box.top - place.top;
+    else if (place.bottom > box.bottom) list.scrollTop += place.bottom - box.bottom;
+  };
+
   // Writes what the commands have printed, which may change while a card is open.
   const refresh = (app) => {
     for (const [index, card] of app.cards.entries()) {
@@ -91,6 +102,7 @@
       item.classList.toggle("wrong", failed);
       item.querySelector(".printed").textContent = failed ? app.error : summary(app.steps[index]);
     }
+    reveal();
   };
 
   // Shows all cards. `focus` is the part of the selected card that gets the focus.
@@ -99,16 +111,10 @@
     list.replaceChildren(...app.cards.map((card, index) => view(app, card, index)));
     refresh(app);
     const item = list.querySelector(".selected");
-    if (item === null) return;
-    if (focus) {
+    if (item !== null && focus) {
       const tool = item.querySelector(`[data-tool="${focus}"]:not(:disabled)`);
       (tool ?? item.querySelector("textarea, .step")).focus({ preventScroll: true });
     }
-    // Only the list scrolls, and not the page around it.
-    const box = list.getBoundingClientRect();
-    const place = item.getBoundingClientRect();
-    if (place.top < box.top) list.scrollTop -= box.top - place.top;
-    else if (place.bottom > box.bottom) list.scrollTop += place.bottom - box.bottom;
   };
 
   Object.assign(simulator, { showCards: show, refreshCards: refresh });

@@ -143,6 +143,7 @@
     app.load(app.name);
     byId("title").focus();
   });
+  document.documentElement.classList.toggle("framed", window !== window.top);
   // On a page of the documents the frame has the height of its content. From files, browsers keep the two apart, and the frame scrolls.
   if (window.frameElement) new ResizeObserver(() => (window.frameElement.style.height = `${document.body.offsetHeight}px`)).observe(document.body);
   simulator.showPalette(app);
@@ -150,5 +151,6 @@
   simulator.startPlayer(app);
   simulator.startScenarios(app);
   simulator.startEditor(app);
-  app.load(simulator.firstScenario);
+  const wanted = new URLSearchParams(location.search).get("rule");
+  app.load(simulator.scripts.some(({ name }) => name === wanted) ? wanted : simulator.firstScenario);
 })();

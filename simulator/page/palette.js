@@ -3,7 +3,7 @@
 // Steps that can be added. Each has a command that makes sense at the selected step.
 (() => {
   const { byId, element } = simulator;
-  // The lease of a queue with default settings.
+  // The lease of a queue with default settings, for a crash without a lease.
   const LEASE = "30s";
 
   const places = (app) => app.shown?.places ?? { ready: [], delayed: [], leased: [], parked: [] };
@@ -22,42 +22,46 @@
 
   const newestLease = (app) => Math.max(1, ...places(app).leased.map(([, lease]) => lease));
 
-  // How long a worker may be silent at the selected step.
-  const lease = (app) => {
-    const before = app.cards.slice(0, app.position).map((card) => card.lines.join(" "));
-    const set = before.findLast((line) => /^(queue|set)\b.*\blease=/.test(line));
-    return set?.match(/\blease=(\S+)/)[1] ?? LEASE;
+  // The time until the newest lease runs out.
+  const silence = (app) => {
+    const [key] = places(app).leased.at(-1) ?? [];
+    return app.shown?.items[key]?.[0].match(/expires in (\w+)/)?.[1] ?? LEASE;
   };
 
-  const GROUPS = [
+  const KINDS = [
     ["Arrivals", [
       ["add", (app) => [`add ${newKey(app)} {"v":1}`]],
       ["update", (app) => [`update ${someKey(app)} {"v":2}`]],
       ["delete", (app) => [`delete ${someKey(app)}`]],
+      ["add with delay", (app) => [`add ${newKey(app)} {"v":1} delay=5s`]],
     ]],
-    ["Workers", [
+    ["Leases", [
       ["pop", () => ["pop worker=w1"]],
       ["ack", (app) => [`ack ${newestLease(app)}`]],
       ["nack", (app) => [`nack ${newestLease(app)} error=timeout`]],
       ["release", (app) => [`release ${newestLease(app)}`]],
       ["extend", (app) => [`extend ${newestLease(app)} lease_duration=1m`]],
     ]],
-    ["Crash", [["worker crashes", (app) => [`tick ${lease(app)}`], "The worker crashes: its lease runs out."]]],
-    ["Time", [["tick", () => ["tick 1s"]]]],
+    ["Time", [
+      ["worker crashes", (app) => [`tick ${silence(app)}`], "The worker crashes: its lease runs out."],
+      ["tick", () => ["tick 1s"]],
+    ]],
     ["Lists", [
       ["replace", () => ["replace source=erp", '  a {"v":1}', '  b {"v":1}']],
       ["resync", () => ["resync"]],
     ]],
-    ["Settings", [
-      ["debounce", () => ["set debounce=2s..10s"]],
-      ["groups", () => ["set groups=prefix:/"]],
-      ["order", () => ["set order=/priority,step=10s"]],
-      ["queue", () => ["queue mode=delta lease=10s"]],
+    ["Debounce", [["set debounce", () => ["set debounce=2s..10s"]]]],
+    ["Groups", [
+      ["set groups", () => ["set groups=/tenant"]],
+      ["add of a group", (app) => [`add ${newKey(app)} {"tenant":"acme"}`]],
+      ["limit of each group", () => ["set groups=/tenant,max_leased=1"]],
     ]],
-    ["Operate", [
-      ["redrive", () => ["redrive"]],
+    ["Queue", [
+      ["new queue", () => ["queue mode=latest lease=10s"]],
+      ["order", () => ["set order=/priority,step=10s"]],
       ["pause", () => ["pause"]],
       ["resume", () => ["resume"]],
+      ["redrive", () => ["redrive"]],
       ["status", () => ["status"]],
     ]],
   ];
@@ -70,7 +74,7 @@
   };
 
   simulator.showPalette = (app) => {
-    const rows = GROUPS.map(([name, kinds]) => element("div", { class: "kinds" }, element("span", { class: "kind" }, name), ...kinds.map((kind) => button(app, kind))));
-    byId("palette").append(...rows);
+    const rows = KINDS.map(([name, kinds]) => element("div", { class: "kinds", role: "group", "aria-label": name }, element("span", { class: "kind", "aria-hidden": "true" }, name), element("span", { class: "buttons" }, ...kinds.map((kind) => button(app, kind)))));
+    byId("kinds").append(...rows);
   };
 })();

@@ -53,7 +53,7 @@ pub extern "C" fn script(length: usize) -> *mut u8 {
 #[unsafe(no_mangle)]
 pub extern "C" fn run() {
     std::panic::set_hook(Box::new(|panic| {
-        write(&run::error(LINE.get(), panic.payload_as_str().unwrap_or_default()));
+        write(&run::panicked(LINE.get(), panic.payload_as_str().unwrap_or_default()));
     }));
     OUTPUT.with_borrow_mut(String::clear);
     let source = SCRIPT.with_borrow(|script| String::from_utf8_lossy(script).into_owned());

@@ -1,4 +1,4 @@
-//! A run of a script, as documents for the page.
+//! A run of a script, as documents for the page. The tests of the engine run all scripts with this module, too.
 
 use std::time::Duration;
 
@@ -44,8 +44,13 @@ pub(crate) fn run(source: &str, begin: impl Fn(usize), write: impl Fn(&Value)) {
     }
 }
 
+/// The document of a command at which the interpreter has panicked.
+pub(crate) fn panicked(line: usize, message: &str) -> Value {
+    error(line, &format!("the command can't run: {message}"))
+}
+
 /// The document of a command that can't be run.
-pub(crate) fn error(line: usize, message: &str) -> Value {
+fn error(line: usize, message: &str) -> Value {
     json!({ "line": line, "error": message })
 }
 
