@@ -145,6 +145,22 @@ def keyboard(page: Page) -> None:
     page.click("#reset")
 
 
+def player(page: Page) -> None:
+    """The slider and the buttons go through the steps."""
+    page.load(RULE)
+    page.js("const position = document.querySelector('#position'); position.value = '0'; position.dispatchEvent(new Event('input'))")
+    expect("before the first step", page.text("#printed"), "The queue is empty.")
+    page.click("#next")
+    page.click("#next")
+    expect("two steps on", [page.text("#where"), page.text("#command")], ["2 of 9", 'add a {"v":1}'])
+    page.click("#previous")
+    expect("a step back", page.text("#where"), "1 of 9")
+    page.click("#play")
+    page.browser.until("document.querySelector('#where').textContent === '3 of 9'")
+    page.click("#play")
+    expect("the keys of a worker", page.text(".lane.leased .key .note"), "slow, lease 1")
+
+
 def palette(page: Page) -> None:
     """A crash and an arrival are added after the selected step."""
     page.load("changes-behind-a-lease-wait")
@@ -243,7 +259,7 @@ def main() -> None:
     try:
         page.open()
         count, commands = rules(page)
-        for check in (keyboard, palette, dragging, errors, search, widths):
+        for check in (keyboard, player, palette, dragging, errors, search, widths):
             check(page)
         if len(sys.argv) > 2:
             pictures(page, Path(sys.argv[2]))

@@ -14,7 +14,7 @@
     };
     const by = { ArrowUp: -1, ArrowDown: 1 }[event.key];
     if (by !== undefined && event.altKey) act(() => app.move(index, index + by));
-    else if (by !== undefined) act(() => app.select(index + by + 1, true));
+    else if (by !== undefined) act(() => app.select(Math.max(1, index + by + 1), true));
     else if (event.key === "Delete") act(() => app.remove(index));
   };
 
@@ -111,7 +111,10 @@
     list.replaceChildren(...app.cards.map((card, index) => view(app, card, index)));
     refresh(app);
     const item = list.querySelector(".selected");
-    if (item !== null && focus) {
+    if (!focus) return;
+    // Without steps, the next thing to do is to add one.
+    if (item === null) byId("kinds").querySelector("button").focus({ preventScroll: true });
+    else {
       const tool = item.querySelector(`[data-tool="${focus}"]:not(:disabled)`);
       (tool ?? item.querySelector("textarea, .step")).focus({ preventScroll: true });
     }

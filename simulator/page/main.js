@@ -2,7 +2,7 @@
 
 // The scenario that the page shows, and its changes. Each change runs the whole script again.
 (() => {
-  const { byId } = simulator;
+  const { byId, element } = simulator;
 
   const app = {
     name: "",
@@ -23,10 +23,13 @@
 
   const original = () => simulator.read(simulator.scripts.find(({ name }) => name === app.name)?.source ?? "");
 
+  // A text with code between backticks, as rules name members and settings.
+  const marked = (text) => text.split("`").map((part, index) => (index % 2 === 1 ? element("code", {}, part) : part));
+
   const showState = () => {
     const first = original();
     const isChanged = simulator.write(first.title, first.cards) !== simulator.write(app.title, app.cards);
-    byId("title").textContent = app.title;
+    byId("title").replaceChildren(...marked(app.title));
     byId("state").textContent = isChanged ? "Changed by you." : "Unchanged: the tests of deltaq run this script, too.";
     byId("reset").hidden = !isChanged;
   };
