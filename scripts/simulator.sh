@@ -14,6 +14,7 @@ if [ ! -d "$(rustc --print target-libdir --target "$target")" ]; then
     exit 1
 fi
 
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}
 if [ "${1:-}" = --check ]; then
     cargo fmt --check --manifest-path "$manifest"
     cargo clippy --release --locked --manifest-path "$manifest" --target "$target" -- -D warnings
@@ -21,7 +22,6 @@ fi
 # The module names no folder of this machine. The same commit in the same folder gives the same module.
 cargo=${CARGO_HOME:-$HOME/.cargo}
 export RUSTFLAGS="--remap-path-prefix=$cargo=cargo --remap-path-prefix=$PWD=deltaq"
-export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}
 cargo build --release --locked --manifest-path "$manifest" --target "$target"
 folder=$CARGO_TARGET_DIR/$target/release
 python3 scripts/simulator_page.py "$folder/deltaq_simulator.wasm" target/simulator
