@@ -16,7 +16,7 @@ mod settled;
 mod verdict;
 
 pub use self::breaker::{Breaker, Failed};
-pub use self::connector::Connector;
+pub use self::connector::{Connector, Error as ConnectorError};
 pub use self::policy::{Endpoint, Error, Policy, Refusal};
 pub use self::sender::{Answer, Body, Call, Sender};
 pub use self::settled::Outcome;

@@ -133,7 +133,7 @@ pub struct Parts {
     pub push: Arc<Policy>,
     /// The secrets of deliveries.
     pub hook_secrets: Arc<Secrets>,
-    /// Sends the requests of tests.
+    /// Opens the connections of tests of endpoints.
     pub connector: Connector,
     /// The spans of requests.
     pub spans: Spans,

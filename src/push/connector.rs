@@ -1,11 +1,11 @@
 //! Opens connections to endpoints, and decides which addresses they may go to.
 
-use std::error::Error;
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use std::vec;
 
 use axum::http::uri::Scheme;
@@ -32,10 +32,29 @@ use super::policy::{Endpoint, Policy};
 /// need such threads as well.
 const LOOKUPS_MAX: usize = 32;
 
+/// After how long a quiet connection is probed, and how long an answer may take.
+const PROBE: Duration = Duration::from_secs(15);
+/// After how many probes without an answer the peer is gone.
+const PROBES: u32 = 3;
+
 const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("deltaq/", env!("CARGO_PKG_VERSION")));
 
-type Cause = Box<dyn Error + Send + Sync>;
+type Cause = Box<dyn std::error::Error + Send + Sync>;
 type Tcp = HttpConnector<Resolver>;
+
+/// Why no endpoint with TLS can be reached.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The machine has no list of authorities.
+    #[error("the machine has no certificates of authorities (the package ca-certificates, or SSL_CERT_FILE)")]
+    NoAuthorities {
+        /// Why a list that it has can't be read.
+        source: Option<rustls_native_certs::Error>,
+    },
+    /// TLS can't be used.
+    #[error(transparent)]
+    Tls(#[from] rustls::Error),
+}
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +62,9 @@ pub(super) enum Failure {
     /// No connection could be opened.
     #[error("can't connect")]
     Connect(#[source] Cause),
+    /// The connection ended before an answer.
+    #[error("the connection closed before an answer")]
+    Closed,
     /// The request or its answer broke off.
     #[error(transparent)]
     Exchange(#[from] hyper::Error),
@@ -50,8 +72,8 @@ pub(super) enum Failure {
 
 /// An open connection, for one request after the other. It closes when this is dropped.
 pub(super) struct Connection {
-    pub(super) requests: SendRequest<Full<Bytes>>,
-    _task: AbortOnDropHandle<()>,
+    requests: SendRequest<Full<Bytes>>,
+    task: AbortOnDropHandle<()>,
 }
 
 impl Connection {
@@ -60,7 +82,28 @@ impl Connection {
         &mut self,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, Failure> {
-        Ok(self.requests.send_request(request).await?)
+        tokio::select! {
+            biased;
+            answer = self.requests.send_request(request) => Ok(answer?),
+            // A request that is sent at the moment at which the connection ends may stay in hyper's channel, without an answer.
+            _ended = &mut self.task => Err(Failure::Closed),
+        }
+    }
+
+    /// Whether the next request can be sent.
+    pub(super) fn is_ready(&self) -> bool {
+        self.requests.is_ready()
+    }
+
+    /// Waits until the next request can be sent. Returns whether one ever can.
+    pub(super) async fn becomes_ready(&mut self) -> bool {
+        self.requests.ready().await.is_ok()
+    }
+
+    /// Closes a connection that no request uses, with a goodbye if it has TLS.
+    pub(super) fn close(self) {
+        // The task ends because there will be no further request.
+        self.task.detach();
     }
 }
 
@@ -84,11 +127,11 @@ impl Connector {
     ///
     /// # Errors
     /// The policy permits TLS, which can't be used.
-    pub fn new(policy: &Policy) -> Result<Self, rustls::Error> {
+    pub fn new(policy: &Policy) -> Result<Self, Error> {
         Self::looking_up(policy, bounded(|name| Ok((name, 0).to_socket_addrs()?.collect())))
     }
 
-    fn looking_up(policy: &Policy, lookup: Lookup) -> Result<Self, rustls::Error> {
+    fn looking_up(policy: &Policy, lookup: Lookup) -> Result<Self, Error> {
         let resolver = Resolver {
             lookup,
             networks: policy.networks.as_slice().into(),
@@ -98,6 +141,11 @@ impl Connector {
         // URLs with https are meant for this connector as well.
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
+        // A request may wait for minutes, and its peer may be gone.
+        tcp.set_keepalive(Some(PROBE));
+        tcp.set_keepalive_interval(Some(PROBE));
+        tcp.set_keepalive_retries(Some(PROBES));
+        tcp.set_tcp_user_timeout(Some(PROBE * PROBES));
         let tls = tls(policy)?;
         let with_tls =
             || HttpsConnectorBuilder::new().with_tls_config(tls.clone()).https_or_http().enable_http1();
@@ -121,7 +169,7 @@ impl Connector {
             // A request in flight gets the error.
             let _ended = connection.await;
         });
-        Ok(Connection { requests, _task: AbortOnDropHandle::new(task) })
+        Ok(Connection { requests, task: AbortOnDropHandle::new(task) })
     }
 
     /// A request to an endpoint.
@@ -158,12 +206,13 @@ fn is_encrypted(endpoint: &Endpoint) -> bool {
 }
 
 /// How connections use TLS. A machine without certificates of authorities can use plain HTTP.
-fn tls(policy: &Policy) -> Result<ClientConfig, rustls::Error> {
+fn tls(policy: &Policy) -> Result<ClientConfig, Error> {
     let mut roots = RootCertStore::empty();
     if policy.has_encrypted() {
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        let mut found = rustls_native_certs::load_native_certs();
+        roots.add_parsable_certificates(found.certs);
         if roots.is_empty() {
-            return Err(rustls::Error::General("the machine has no certificates of authorities".to_owned()));
+            return Err(Error::NoAuthorities { source: found.errors.pop() });
         }
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());

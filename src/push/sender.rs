@@ -30,8 +30,8 @@ const READY_WITHIN: Duration = Duration::from_millis(100);
 pub struct Sender {
     connector: Connector,
     endpoint: Endpoint,
-    /// The connections that no request uses, and since when. The newest is the last.
-    kept: Mutex<Vec<(Instant, Connection)>>,
+    /// The connections that no request uses, and since when. The newest is the last. `None` once the sender has been retired.
+    kept: Mutex<Option<Vec<(Instant, Connection)>>>,
 }
 
 /// A request.
@@ -85,7 +85,7 @@ impl Sender {
     /// A sender to an endpoint that the policy of the connector permits.
     #[must_use]
     pub const fn new(connector: Connector, endpoint: Endpoint) -> Self {
-        Self { connector, endpoint, kept: Mutex::new(Vec::new()) }
+        Self { connector, endpoint, kept: Mutex::new(Some(Vec::new())) }
     }
 
     /// Sends a request. `within` ends with the last byte of the answer.
@@ -191,27 +191,34 @@ impl Sender {
     fn take(&self) -> Option<Connection> {
         self.close_idle(Instant::now());
         let mut kept = self.kept.lock();
-        while let Some((_since, connection)) = kept.pop() {
-            if connection.requests.is_ready() {
-                return Some(connection);
-            }
-        }
-        None
+        let kept = kept.as_mut()?;
+        std::iter::from_fn(|| kept.pop()).map(|(_since, connection)| connection).find(Connection::is_ready)
     }
 
     /// Keeps a connection for the next request, once it can take one.
     async fn keep(&self, mut connection: Connection) {
-        if let Ok(Ok(())) = timeout(READY_WITHIN, connection.requests.ready()).await {
-            self.kept.lock().push((Instant::now(), connection));
+        if timeout(READY_WITHIN, connection.becomes_ready()).await != Ok(true) {
+            return;
+        }
+        match &mut *self.kept.lock() {
+            Some(kept) => kept.push((Instant::now(), connection)),
+            None => connection.close(),
         }
     }
 
     /// Closes the connections that have been idle for too long. Returns when the next one will have been.
     pub fn close_idle(&self, now: Instant) -> Option<Instant> {
         let mut kept = self.kept.lock();
+        let kept = kept.as_mut()?;
         let closed = kept.partition_point(|(since, _)| *since + IDLE <= now);
-        kept.drain(..closed);
+        kept.drain(..closed).for_each(|(_since, connection)| connection.close());
         kept.first().map(|(since, _)| *since + IDLE)
+    }
+
+    /// Closes the connections that no request uses, and the others after their requests: new requests have another sender.
+    pub fn retire(&self) {
+        let kept = self.kept.lock().take();
+        kept.into_iter().flatten().for_each(|(_since, connection)| connection.close());
     }
 }
 

@@ -103,7 +103,7 @@ pub enum Error {
     #[error("can't set up pushing with TLS")]
     Connector {
         /// The cause.
-        source: rustls::Error,
+        source: push::ConnectorError,
     },
     /// The server can't be a node.
     #[error("can't be one of several nodes")]

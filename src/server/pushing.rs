@@ -186,6 +186,10 @@ impl Sending {
             }
         }
         let queue = self.handle.name();
+        // The requests that it has begun go on.
+        if let Some(former) = self.target.take() {
+            former.sender.retire();
+        }
         self.target = match self.policy.endpoint(queue.as_str(), setting) {
             Ok(endpoint) => {
                 let sender = Arc::new(Sender::new(self.connector.clone(), endpoint));

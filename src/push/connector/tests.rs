@@ -208,6 +208,18 @@ async fn a_connection_is_closed_after_four_idle_seconds() {
     assert_eq!(*count.lock(), 2);
 }
 
+#[tokio::test]
+async fn a_retired_sender_keeps_no_connection() {
+    let (port, count) = serve("127.0.0.1", answer_all).await;
+    let sender = sender(&policy(&["127.0.0.1/32"]), after(Duration::ZERO), port);
+    for connections in 1..=2 {
+        assert!(is_success(&send(&sender, Bytes::new()).await));
+        assert_eq!(*count.lock(), connections);
+        sender.retire();
+    }
+    assert_eq!(sender.close_idle(tokio::time::Instant::now()), None);
+}
+
 /// Ends the look-ups of the test, and counts those that have begun.
 static END: Barrier = Barrier::new(LOOKUPS_MAX + 1);
 static BEGUN: AtomicUsize = AtomicUsize::new(0);
