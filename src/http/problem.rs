@@ -552,7 +552,7 @@ impl From<KeyError> for Problem {
         let mut problem = Self::new(code, error.to_string());
         if error.is_missing() && error.pointer().is_some() {
             problem = problem
-                .hint("PATCH {\"key\":[\"/name\"]} on the queue says where its objects have their key");
+                .hint("if objects have their key elsewhere, say so when you create the queue: PUT {\"key\":[\"/sku\"]} for a key at \"/sku\"");
         }
         if let Some(pointer) = error.pointer() {
             problem = problem.with("pointer", pointer);

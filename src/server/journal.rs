@@ -33,11 +33,11 @@ pub enum Place {
 }
 
 impl Place {
-    /// The path of the folder, or the name of the database.
+    /// The absolute path of the folder, or the name of the database.
     #[must_use]
     pub fn name(&self) -> String {
         match self {
-            Self::Folder(path) => path.display().to_string(),
+            Self::Folder(path) => std::path::absolute(path).as_ref().unwrap_or(path).display().to_string(),
             Self::Database(name) => name.clone(),
         }
     }

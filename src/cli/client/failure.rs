@@ -280,7 +280,7 @@ fn own_advice(problem: &ProblemDocument) -> Option<&'static str> {
         "key-not-found" => "deltaq items QUEUE and deltaq known QUEUE list the keys",
         "expired" => "begin again with all keys: deltaq watch QUEUE --from 0",
         "no-key" => {
-            "give the key with --key, or say where objects have it: deltaq queue configure QUEUE key='[\"/id\"]'"
+            "give the key with --key, or say where objects have it when you create the queue, such as at /sku: deltaq queue create QUEUE key='[\"/sku\"]'"
         }
         "mass-delete" => {
             "if the list is complete and right, repeat the command with --max-delete-percent 100, or --allow-empty for an empty list; write a list of one object as [{...}]"
