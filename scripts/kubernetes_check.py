@@ -171,7 +171,7 @@ def at(path, value):
 def check_numbers():
     """Each number of the values arrives as it was written, also inside the parts that the chart copies."""
     defaults = yaml.safe_load((CHART / "values.yaml").read_text())
-    everything = merged(NODES, {"serviceMonitor": {"enabled": True}})
+    everything = merged(NODES, {"serviceMonitor": {"enabled": True, "existingSecret": "a"}})
     paths = [*leaves(defaults), ("settings", "queues", "max_batch"), ("settings", "queue_defaults", "retention", "events")]
     assert len(paths) >= 14, paths
     for number in NUMBERS:
@@ -198,6 +198,11 @@ def check_refusals():
         (SINGLE | {"nodes": {"enabled": True}}, "needs database.url"),
         (merged(NODES, {"nodes": {"existingSecret": ""}}), "needs nodes.existingSecret"),
         (SINGLE | {"database": {"url": "postgres://a@b/c"}}, "is for nodes.enabled"),
+        (SINGLE | {"settings": {"server": {"tls_cert": "/a"}}}, "settings.server.tls_cert: probes"),
+        (SINGLE | {"settings": {"access": {"tokens_file": "/a"}}}, "set tokens.existingSecret or tokens.file"),
+        (SINGLE | {"settings": {"storage": {"store": "postgres://a@b/c"}}}, "set nodes.enabled and database.url"),
+        (merged(NODES, {"database": {"url": "postgres://a:secret@b/c"}}), "put it into database.existingSecret"),
+        (SINGLE | {"serviceMonitor": {"enabled": True}}, "needs serviceMonitor.existingSecret"),
         (SINGLE | {"replicas": 3}, "replicas"),
         (SINGLE | {"service": {"port": 70000}}, "65,535"),
         (SINGLE | {"terminationGracePeriodSeconds": "40s"}, "terminationGracePeriodSeconds"),
@@ -232,6 +237,11 @@ def check(image):
         stateful_set = check_pod(documents, image, has_nodes)
     environment = {each["name"]: each.get("value") for each in stateful_set["spec"]["template"]["spec"]["containers"][0]["env"]}
     assert environment["DELTAQ_QUEUES__MAX_QUEUES"] == "20000"
+    assert "DELTAQ_SERVER__DRAIN_DELAY" not in environment
+    for settings, delay in (({}, "5s"), ({"server": {"drain_delay": "8s"}}, "8s")):
+        (stateful_set,) = (each for each in template(merged(NODES, {"settings": settings})) if each["kind"] == "StatefulSet")
+        delays = [each["value"] for each in stateful_set["spec"]["template"]["spec"]["containers"][0]["env"] if each["name"].endswith("DRAIN_DELAY")]
+        assert delays == [delay], delays
     assert environment["DELTAQ_SERVER__ALLOWED_ORIGINS"] == '["https://a.example"]'
     (secret,) = of_kind(template({"tokens": {"file": "the tokens\n"}}), "Secret")
     assert secret["metadata"]["name"] == "deltaq-tokens" and secret["stringData"] == {"tokens.toml": "the tokens\n"}

@@ -31,8 +31,9 @@ put 644 deploy/debian/copyright usr/share/doc/deltaq/copyright
 put 644 CHANGELOG.md usr/share/doc/deltaq/CHANGELOG.md
 put 644 deploy/debian/lintian-overrides usr/share/lintian/overrides/deltaq
 put 644 README.md usr/share/doc/deltaq/README.md
-put 644 config/prometheus/deltaq.rules.yml usr/share/deltaq/prometheus/deltaq.rules.yml
-put 644 config/grafana/deltaq.json usr/share/deltaq/grafana/deltaq.json
+for files in prometheus grafana; do
+    find "config/$files" -type f | while read -r file; do put 644 "$file" "usr/share/deltaq/${file#config/}"; done
+done
 chmod 750 "$root/etc/deltaq"
 # The README links to these pages.
 find docs -type f | while read -r page; do put 644 "$page" "usr/share/doc/deltaq/$page"; done

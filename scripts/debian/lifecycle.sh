@@ -63,12 +63,16 @@ apt install --reinstall deltaq
 if runs; then fail "an upgrade starts a stopped service"; fi
 systemctl start deltaq.service
 
-# A removal keeps user, settings and queues. An installation after it goes on.
+# A removal keeps user, settings and queues. An installation after it goes on, with the units that were enabled.
+reflect=/etc/systemd/system/multi-user.target.wants/deltaq-reflect.service
+ln -s /usr/lib/systemd/system/deltaq-reflect.service $reflect
 apt remove deltaq
 if runs; then fail "the removal does not stop the service"; fi
 if [ -e /usr/bin/deltaq ] || ! user_is_there || [ ! -e /etc/deltaq/deltaq.toml ]; then fail "a removal keeps user and settings, and no program"; fi
+: > /run/systemctl.log
 apt install deltaq
 runs || fail "an installation after a removal does not start the service"
+grep -q 'start deltaq-reflect.service' /run/systemctl.log || fail "an installation after a removal does not start reflect"
 has before between
 
 # Only a purge removes the user. The queues stay, and belong to nobody who could get the number of the user.
@@ -80,7 +84,7 @@ for folder in /var/lib/deltaq /etc/deltaq; do
     [ "$(stat --format %u:%g "$folder")" = 0:0 ] || fail "$folder belongs to a removed user"
 done
 if [ -e /etc/deltaq/deltaq.toml ] || [ ! -e /etc/deltaq/tokens.toml ]; then fail "a purge removes the settings of the package only"; fi
-for left in /etc/systemd/system/deltaq.service /etc/systemd/system/multi-user.target.wants/deltaq.service; do
+for left in /etc/systemd/system/deltaq.service /etc/systemd/system/multi-user.target.wants/deltaq.service $reflect; do
     [ ! -L "$left" ] || fail "$left is there after a purge"
 done
 apt install deltaq

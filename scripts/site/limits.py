@@ -15,7 +15,8 @@ ENGINE, TYPES, ADMISSION = "crates/deltaq-engine/src/limits.rs", "crates/deltaq-
 STREAMS = "src/http/connection/streams.rs"
 # The number in the name of the protocol.
 HTTP_2 = 2
-DEFAULTS = tomllib.loads((ROOT / "config/deltaq.toml").read_text(encoding="utf-8"))
+# A default is a comment without a space.
+DEFAULTS = tomllib.loads(re.sub(r"(?m)^#(?=[a-z])", "", (ROOT / "config/deltaq.toml").read_text(encoding="utf-8")))
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "s": 1, "min": 60, "h": 3600, "hours": 3600, "days": 86_400, "": 1}
 NUMBER = re.compile(r"(?<![\w.])(\d[\d,]*)(?: (KiB|MiB|GiB|s|min|h|hours|days)\b)?")
 

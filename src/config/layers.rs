@@ -7,7 +7,7 @@ use toml::{Table, Value};
 
 use super::{Error, Fault, Origin, QUEUE_SECTION, Settings, environment, queue};
 
-/// The defaults.
+/// The file that lists all settings.
 const DEFAULTS: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/config/deltaq.toml"));
 /// The value that removes an optional setting of a lower layer, because TOML has no null.
 pub(super) const UNSET: &str = "unset";
@@ -28,10 +28,20 @@ pub(super) struct Layers {
     origins: BTreeMap<String, Origin>,
 }
 
+/// The file with the defaults as values. As installed it sets nothing: a limit that it set would not follow the memory of the machine.
+pub(super) fn defaults() -> String {
+    let value = |line: &'static str| {
+        line.strip_prefix('#')
+            .filter(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase()))
+            .unwrap_or(line)
+    };
+    DEFAULTS.lines().map(value).collect::<Vec<_>>().join("\n")
+}
+
 impl Layers {
     /// Creates the lowest layer, the defaults.
     pub(super) fn new() -> Result<Self, Error> {
-        let merged = DEFAULTS.parse().map_err(|source| Error::Defaults { source })?;
+        let merged = defaults().parse().map_err(|source| Error::Defaults { source })?;
         Ok(Self { merged, origins: BTreeMap::new() })
     }
 

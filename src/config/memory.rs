@@ -115,6 +115,19 @@ mod tests {
         assert_eq!(v2("sys/fs/cgroup/a/b/memory.max", "a lot"), Some(16 << 30));
     }
 
+    /// Packages and images install this file.
+    #[test]
+    fn the_file_of_all_settings_sets_none() {
+        let text = super::super::tests::FILE;
+        let with = |file| layered(file, [], &Flags::default(), Some(512 << 20)).unwrap();
+        assert_eq!(with(Some((Path::new("deltaq.toml"), text))), with(None));
+        assert!(text.parse::<toml::Table>().unwrap().values().all(sets_nothing), "each default is a comment");
+    }
+
+    fn sets_nothing(value: &toml::Value) -> bool {
+        value.as_table().is_some_and(|table| table.values().all(sets_nothing))
+    }
+
     #[test]
     fn little_memory_lowers_the_limits_that_no_layer_sets() {
         let limits = |text: &str, environment: Option<(&str, &str)>, memory| {

@@ -7,7 +7,7 @@ use toml::Table;
 
 use super::*;
 
-const FILE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/config/deltaq.toml"));
+pub(super) const FILE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/config/deltaq.toml"));
 
 fn with_file(text: &str) -> Result<Settings, Error> {
     layered(Some((Path::new("deltaq.toml"), text)), [], &Flags::default(), None)
@@ -21,15 +21,15 @@ fn message(result: Result<Settings, Error>) -> String {
     result.unwrap_err().to_string()
 }
 
-/// The file with every commented-out setting enabled.
+/// The file with every default and every example enabled.
 fn uncommented() -> String {
     let is_setting = |line: &str| {
         let name = line.split([' ', ']']).next().unwrap().trim_start_matches('[');
         line.starts_with('[') || (line[name.len()..].starts_with(" = ") && !name.contains(char::is_uppercase))
     };
-    let switch_on =
-        |line: &'static str| line.strip_prefix("# ").filter(|rest| is_setting(rest)).unwrap_or(line);
-    FILE.lines().map(switch_on).collect::<Vec<_>>().join("\n")
+    let defaults = layers::defaults();
+    let switch_on = |line| str::strip_prefix(line, "# ").filter(|rest| is_setting(rest)).unwrap_or(line);
+    defaults.lines().map(switch_on).collect::<Vec<_>>().join("\n")
 }
 
 /// The paths of all values of a document.
@@ -87,7 +87,7 @@ fn each_setting_of_the_file_has_a_comment() {
     let (lines, settings): (Vec<_>, _) = (FILE.lines().collect(), settings());
     for pair in lines.windows(2) {
         let is_setting = |line: &str| {
-            line.trim_start_matches("# ")
+            line.trim_start_matches(['#', ' '])
                 .split_once(" = ")
                 .is_some_and(|(name, _)| settings.iter().any(|path| path.rsplit('.').next() == Some(name)))
         };

@@ -9,10 +9,9 @@ const DOCUMENT: &str = "docs/configuration.md";
 const BEGIN: &str = "<!-- generated from config/deltaq.toml by tests/it/tidy/configuration.rs -->\n";
 const END: &str = "<!-- end -->\n";
 
-/// The name and the value of a line such as `listen = "..."`, also behind a comment sign: a setting without a default is a
-/// comment that shows an example.
+/// The name and the value of a line such as `#listen = "..."`, which shows a default, or `# public_url = "..."`, which shows an example.
 fn setting(line: &str) -> Option<(&str, &str)> {
-    let (name, value) = line.trim_start_matches("# ").split_once(" = ")?;
+    let (name, value) = line.trim_start_matches(['#', ' ']).split_once(" = ")?;
     let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     name.chars().all(is_name).then_some((name, value))
 }
@@ -36,7 +35,7 @@ fn tables(toml: &str) -> String {
             text.clear();
         } else if let Some((name, value)) = setting(line) {
             let default =
-                if line.starts_with('#') { format!("none; e.g. `{value}`") } else { format!("`{value}`") };
+                if line.starts_with("# ") { format!("none; e.g. `{value}`") } else { format!("`{value}`") };
             let _ = writeln!(markdown, "| `{name}` | {default} | {} |", text.trim().replace('|', "\\|"));
             text.clear();
         } else if let Some(comment) = line.strip_prefix('#') {
