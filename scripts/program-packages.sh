@@ -14,6 +14,7 @@ cd "$(dirname "$0")/.."
 find_binary
 
 fail() { echo "$*" >&2; exit 1; }
+root=$PWD
 work=$(realpath "$work")
 server_log=$work/server.log
 stripped=$work/deltaq
@@ -94,11 +95,31 @@ stop_with() { # SIGNAL COMMAND...: sends the signal once the program serves. Set
 }
 # A shell that is not interactive makes its background jobs ignore INT, and `monitor` prevents that.
 set -m
+# Node 22.15 and newer have execve; on them the way of older ones is checked, too.
+shim=node_modules/deltaq-server/bin/deltaq.js
+echo 'process.execve = undefined;' > "$work/older.js"
 for signal in TERM INT; do
     stop_with "$signal" "$stripped"
     direct=$code
-    stop_with "$signal" node node_modules/deltaq-server/bin/deltaq.js
+    stop_with "$signal" node "$shim"
     [ "$code" = "$direct" ] || fail "SIG$signal ends the package with $code, and the program with $direct"
+    stop_with "$signal" node --require "$work/older.js" "$shim"
+    [ "$code" = "$direct" ] || fail "SIG$signal ends the package in an older Node with $code, and the program with $direct"
+done
+# What execve gets, in every Node.
+echo 'process.execve = (...call) => { console.log(JSON.stringify(call)); process.exit(7); };' > "$work/newer.js"
+code=0
+KEPT=yes node --require "$work/newer.js" "$shim" add 'a b' > said || code=$?
+[ "$code" = 7 ] || fail "the package does not use execve: exit code $code"
+python3 -c '
+import json, sys
+path, arguments, environment = json.load(open("said"))
+assert path == sys.argv[1] and arguments == [path, "add", "a b"] and environment["KEPT"] == "yes"
+' "$(realpath node_modules/@deltaq/linux-*/deltaq)" || fail "the package uses execve in a wrong way"
+# A terminal sends its INT to the whole group. The program must get it once, because a second one ends it without waiting for the leased key.
+for runner in "" "--require $work/older.js"; do
+    # shellcheck disable=SC2086
+    python3 "$root/scripts/ctrl-c.py" node $runner "$shim" || fail "Ctrl-C ends the package at once (node $runner)"
 done
 
 # A lock file of another platform, --omit=optional: the package with the program is missing.

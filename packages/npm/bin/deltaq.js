@@ -3,6 +3,7 @@
 "use strict";
 
 const { spawn } = require("node:child_process");
+const { accessSync, constants, readFileSync } = require("node:fs");
 
 const platform = `@deltaq/${process.platform}-${process.arch}`;
 
@@ -22,19 +23,48 @@ function program() {
   }
 }
 
-const child = spawn(program(), process.argv.slice(2), { stdio: "inherit" });
-child.on("error", (error) => fail(`the program can't be started: ${error.message}`));
+// A terminal sends INT and HUP to each process of the group in its foreground, also if tools have put pipes between it and the processes.
+function hasTerminal() {
+  try {
+    const stat = readFileSync("/proc/self/stat", "utf8");
+    // The name of the process, in parentheses, may have spaces.
+    const [, , group, , terminal, foreground] = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+    return terminal !== "0" && group === foreground;
+  } catch {
+    return false;
+  }
+}
 
-// A terminal sends INT and HUP to both processes. The program must get each only once, because a second one stops it at once.
-const hasTerminal = process.stdin.isTTY || process.stderr.isTTY;
-for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"]) {
-  process.on(signal, () => {
-    if (signal === "SIGTERM" || !hasTerminal) child.kill(signal);
+const path = program();
+const args = process.argv.slice(2);
+
+// Node 22.15 and newer: the program takes the place of this process, so that every signal, also KILL, reaches the program, and reaches it once.
+function become() {
+  try {
+    accessSync(path, constants.X_OK);
+  } catch (error) {
+    // After a failed execve, Node aborts.
+    fail(`the program can't be started: ${error.message}`);
+  }
+  process.execve(path, [path, ...args], process.env);
+}
+
+// Older Node: the program is a child.
+function beside() {
+  const child = spawn(path, args, { stdio: "inherit" });
+  child.on("error", (error) => fail(`the program can't be started: ${error.message}`));
+  for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"]) {
+    process.on(signal, () => {
+      // The program must get each signal only once, because a second one stops it at once.
+      if (signal === "SIGTERM" || !hasTerminal()) child.kill(signal);
+    });
+  }
+  child.on("exit", (code, signal) => {
+    if (signal === null) process.exit(code);
+    process.removeAllListeners(signal);
+    process.kill(process.pid, signal);
   });
 }
 
-child.on("exit", (code, signal) => {
-  if (signal === null) process.exit(code);
-  process.removeAllListeners(signal);
-  process.kill(process.pid, signal);
-});
+if (typeof process.execve === "function") become();
+else beside();
