@@ -1,7 +1,8 @@
 /** Starts a real deltaq server for tests, in Node: in memory, on a free port of 127.0.0.1. */
 
 import { type ChildProcess, spawn } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, realpathSync, rmSync } from "node:fs";
+import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 
@@ -13,9 +14,14 @@ import { sleep } from "./retry.js";
 const SETTINGS = { "server.shutdown_timeout": "200ms" };
 /** How often a server that starts is looked at, in milliseconds. */
 const POLL_MS = 10;
+/** How long the rest of the output of a server that has ended may take, in milliseconds. A process that it has left behind may hold its pipes. */
+const OUTPUT_MS = 500;
 
 export interface ServerOptions {
-    /** The program. Default: the variable `DELTAQ_BIN` or, without it, `deltaq` in the `PATH`. */
+    /**
+     * The program. Default: the variable `DELTAQ_BIN`; without it, the program of the package `deltaq-server` that is installed for the working directory;
+     * without that, `deltaq` in the `PATH`.
+     */
     binary?: string;
     /** A folder for the data of the server. Default: in memory. */
     dataDir?: string;
@@ -50,15 +56,19 @@ export class Server {
         const file = join(folder, "ready");
         const store = dataDir === undefined ? ["--in-memory"] : ["--data-dir", dataDir];
         const options = ["--listen", listen, "--metrics-listen", "", "--ready-file", file, "--log-level", "warn", ...store];
-        const child = spawn(binary, ["serve", ...options], { stdio: ["ignore", "pipe", "pipe"], env: environment(settings) });
+        const child = spawn(direct(binary), ["serve", ...options], { stdio: ["ignore", "pipe", "pipe"], env: environment(settings) });
         const log = { text: "" };
         for (const output of [child.stdout, child.stderr]) {
             output.on("data", data => (log.text += data));
         }
         let status: number | string | undefined;
-        const ended = new Promise<number | string>(resolve => {
+        const exited = new Promise<number | string>(resolve => {
             child.once("error", error => resolve(error.message));
-            child.once("close", (code, signal) => resolve(code ?? signal ?? ""));
+            child.once("exit", (code, signal) => resolve(code ?? signal ?? ""));
+        });
+        const ended = exited.then(async how => {
+            await closed(child);
+            return how;
         });
         void ended.then(how => (status = how));
         const end = performance.now() + milliseconds(ready);
@@ -107,14 +117,48 @@ export class Server {
     }
 }
 
-/** The program: `DELTAQ_BIN` or, without it, `deltaq` in the `PATH`. */
+/** Waits until the output of a process that has ended is complete, and closes it. */
+async function closed(child: ChildProcess): Promise<void> {
+    const outputs = [child.stdout, child.stderr].filter(output => output !== null);
+    const patience = new AbortController();
+    const complete = outputs.map(output => new Promise<void>(resolve => (output.closed ? resolve() : output.once("close", resolve))));
+    await Promise.race([Promise.all(complete), sleep(OUTPUT_MS, patience.signal).catch(() => undefined)]);
+    patience.abort();
+    outputs.forEach(output => output.destroy());
+}
+
+/** The program: that of `DELTAQ_BIN`, of the package for the working directory, or of the `PATH`. */
 function find(): string {
     const { DELTAQ_BIN, PATH = "" } = process.env;
-    const binary = DELTAQ_BIN ?? PATH.split(delimiter).map(folder => join(folder, "deltaq")).find(existsSync);
+    const binary = DELTAQ_BIN ?? packaged(join(process.cwd(), "x")) ?? PATH.split(delimiter).map(folder => join(folder, "deltaq")).find(existsSync);
     if (binary === undefined) {
-        throw new Error("there is no deltaq program: set DELTAQ_BIN, or put deltaq into the PATH");
+        throw new Error(
+            `there is no deltaq program: run "npm install --save-dev deltaq-server" in ${process.cwd()}, set DELTAQ_BIN to the program, or put deltaq into the PATH`,
+        );
     }
     return binary;
+}
+
+/** The program of the package for this platform, as a module in this file sees it. */
+function packaged(file: string): string | undefined {
+    const program = `@deltaq/${process.platform}-${process.arch}/deltaq`;
+    const { resolve } = createRequire(file);
+    // Some package managers install the package for a platform only for the package that needs it.
+    const ways = [() => resolve(program), () => createRequire(resolve("deltaq-server/package.json")).resolve(program)];
+    for (const way of ways) {
+        try {
+            return way();
+        } catch {
+            // This way is not there.
+        }
+    }
+    return undefined;
+}
+
+/** The program itself, if the path is that of the script of `deltaq-server`: in older Node, that script starts the program, and a KILL ends only the script. */
+function direct(binary: string): string {
+    const file = existsSync(binary) ? realpathSync(binary) : binary;
+    return (file.endsWith(".js") ? packaged(file) : undefined) ?? binary;
 }
 
 /** The environment of this process without the settings of other servers, and with these. */
