@@ -20,16 +20,18 @@ export class Client {
 
     /** A queue whose objects are parsed with `JSON.parse`. This method sends nothing. */
     queue<T = unknown>(name: string): Queue<T> {
+        checkName(name);
         return new Queue<T>(this.#transport, name, JSON.parse);
     }
 
     /** A queue whose objects are JSON text, exactly as the server has it. This method sends nothing. */
     rawQueue(name: string): Queue<string> {
+        checkName(name);
         return new Queue<string>(this.#transport, name, parseAroundObjects);
     }
 
     /** The queues by name. The pages list queues that currently can't be read in `unavailable`. */
-    queues(options: CallOptions & { prefix?: string; limit?: number } = {}): List<QueueDocument, QueuePage> {
+    queues(options: CallOptions & { prefix?: string | undefined; limit?: number | undefined } = {}): List<QueueDocument, QueuePage> {
         const { prefix, limit, ...call } = options;
         return new List(async token => {
             const query = { prefix, limit, continue: token };
@@ -50,5 +52,12 @@ export class Client {
     /** Returns once the server has loaded all queues. Throws after the time limit of the retries, two minutes by default. */
     async ready(options: CallOptions = {}): Promise<void> {
         await this.#transport.send({ method: "GET", path: ["readyz"] }, options);
+    }
+}
+
+/** Throws if the name of a queue is missing. The calls refuse a text that is no name. */
+function checkName(name: unknown): void {
+    if (typeof name !== "string") {
+        throw new TypeError(`the name of a queue is ${String(name)}; it must be a text, such as "prices"`);
     }
 }

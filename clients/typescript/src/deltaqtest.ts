@@ -22,15 +22,15 @@ export interface ServerOptions {
      * The program. Default: the variable `DELTAQ_BIN`; without it, the program of the package `deltaq-server` that is installed for the working directory;
      * without that, `deltaq` in the `PATH`.
      */
-    binary?: string;
+    binary?: string | undefined;
     /** A folder for the data of the server. Default: in memory. */
-    dataDir?: string;
+    dataDir?: string | undefined;
     /** The address. Default: a free port of 127.0.0.1. */
-    listen?: string;
+    listen?: string | undefined;
     /** Settings of the server by their names in its configuration, such as `server.max_wait`. */
-    settings?: Readonly<Record<string, string>>;
+    settings?: Readonly<Record<string, string>> | undefined;
     /** How long the server may take until it takes calls. Default 30s. */
-    ready?: Duration;
+    ready?: Duration | undefined;
 }
 
 /** A running server. */

@@ -204,25 +204,25 @@ export type Replaced = Produced & ReplaceCounts;
 /** An entry of a mixed batch. */
 export interface DeltaCall<T> {
     type: "Added" | "Updated" | "Deleted";
-    key?: string;
-    object?: T;
-    source?: string;
-    delay?: Duration;
+    key?: string | undefined;
+    object?: T | undefined;
+    source?: string | undefined;
+    delay?: Duration | undefined;
     /** The time that the key must be quiet before it is delivered, instead of the setting; 0s for none. */
-    debounce?: Duration;
+    debounce?: Duration | undefined;
     /** Only with `debounce`: the longest wait, at least `debounce`; default 10 times `debounce`. */
-    max_wait?: Duration;
+    max_wait?: Duration | undefined;
     /** How much earlier than it did the delta counts as arrived, instead of the setting `order`: 10m, or -10m for later. */
-    head_start?: string;
-    final_state_unknown?: boolean;
+    head_start?: string | undefined;
+    final_state_unknown?: boolean | undefined;
     /** The `resource_version` that the newest object of the key must have, or 0 for no object; otherwise the whole batch is refused. */
-    expected_version?: number;
+    expected_version?: number | undefined;
 }
 
 /** An object to store as known without queueing a delta. */
 export interface SeedCall<T> {
-    key?: string;
-    source?: string | null;
+    key?: string | undefined;
+    source?: string | null | undefined;
     object: T;
 }
 
@@ -386,39 +386,39 @@ export interface WatchRow<T> {
 }
 
 export interface RateLimiter {
-    item_exponential?: { base: Duration; max: Duration } | null;
-    item_fast_slow?: { fast: Duration; slow: Duration; max_fast: number } | null;
-    bucket?: { qps: number; burst: number } | null;
-    max_wait?: Duration | null;
-    jitter?: number | null;
+    item_exponential?: { base: Duration; max: Duration } | null | undefined;
+    item_fast_slow?: { fast: Duration; slow: Duration; max_fast: number } | null | undefined;
+    bucket?: { qps: number; burst: number } | null | undefined;
+    max_wait?: Duration | null | undefined;
+    jitter?: number | null | undefined;
 }
 
 /** How long a changed key waits for a pause in its changes. */
 export interface Debounce {
     quiet: Duration;
-    max_wait?: Duration | null;
-    deletes?: "debounced" | "now" | null;
-    lists?: boolean | null;
+    max_wait?: Duration | null | undefined;
+    deletes?: "debounced" | "now" | null | undefined;
+    lists?: boolean | null | undefined;
 }
 
 /** Which ready key is delivered first. */
 export interface Order {
-    head_start?: { pointer: string; default?: string | null } | null;
+    head_start?: { pointer: string; default?: string | null } | null | undefined;
     /** With the step null, a key waits until no key with a higher priority is ready. */
-    priority?: { pointer: string; step?: Duration | null } | null;
-    initial_list?: string | null;
-    resync?: string | null;
+    priority?: { pointer: string; step?: Duration | null } | null | undefined;
+    initial_list?: string | null | undefined;
+    resync?: string | null | undefined;
 }
 
 /** Groups of keys that take turns. */
 export interface Groups {
     /** A JSON pointer, "source", or the text that ends the beginning of a key. */
     by: string | { key_prefix: string };
-    max_leased?: number | null;
+    max_leased?: number | null | undefined;
     /** The rate of each group. */
-    rate?: DeliveryRate | null;
+    rate?: DeliveryRate | null | undefined;
     /** The settings of single groups, by name. The empty name is that of the group without a name. */
-    overrides?: Record<string, { weight?: number | null; max_leased?: number | null; rate?: DeliveryRate | null } | null>;
+    overrides?: Record<string, { weight?: number | null | undefined; max_leased?: number | null | undefined; rate?: DeliveryRate | null | undefined } | null> | undefined;
 }
 
 /** The first groups of a queue. */
@@ -453,9 +453,9 @@ export interface DeliveryRate {
 
 export interface Follow {
     queue: string;
-    view?: View | null;
-    prefix?: string | null;
-    max_waiting?: number | null;
+    view?: View | null | undefined;
+    prefix?: string | null | undefined;
+    max_waiting?: number | null | undefined;
 }
 
 /** The value of a header: a text, or the first line of a secret of the server, behind a prefix such as `Bearer `. */
@@ -464,32 +464,32 @@ export type PushHeader = string | { secret: string; prefix?: string };
 /** The endpoint that gets the keys of a queue as requests. */
 export interface Push {
     url: string;
-    format?: "standard" | "raw" | "cloudevents" | null;
-    payload?: "full" | "known" | "thin" | null;
+    format?: "standard" | "raw" | "cloudevents" | null | undefined;
+    payload?: "full" | "known" | "thin" | null | undefined;
     /** The names of the secrets, from the settings of the server, that sign a request. */
-    secrets?: string[] | null;
-    timeout?: Duration | null;
-    max_in_flight?: number | null;
+    secrets?: string[] | null | undefined;
+    timeout?: Duration | null | undefined;
+    max_in_flight?: number | null | undefined;
     /** Maximum number of keys in a request. */
-    batch?: number | null;
+    batch?: number | null | undefined;
     /** The wait after each failure of a key; an empty list means the rate limiter of the queue. */
-    retry?: Duration[] | null;
-    reject_statuses?: number[] | null;
+    retry?: Duration[] | null | undefined;
+    reject_statuses?: number[] | null | undefined;
     /** How long the endpoint may fail before the queue pauses itself. */
-    disable_after?: Duration | null;
+    disable_after?: Duration | null | undefined;
     /** The origin in whose name the server asks the endpoint before it sends keys. */
-    handshake?: string | null;
+    handshake?: string | null | undefined;
     /** Further headers of each request. */
-    headers?: Record<string, PushHeader> | null;
+    headers?: Record<string, PushHeader> | null | undefined;
     /** Whether the receiver of a 202 settles the key later. */
-    async?: boolean | null;
+    async?: boolean | null | undefined;
 }
 
 /** A condition of a delivery: a header or a value of the body is one of the values. */
 export interface HookCondition {
     /** Either this or `pointer`. */
-    header?: string | null;
-    pointer?: string | null;
+    header?: string | null | undefined;
+    pointer?: string | null | undefined;
     values: string[];
 }
 
@@ -499,19 +499,19 @@ export interface Hook {
     /** The names of the secrets, from the settings of the server, of which one has signed a delivery. */
     secrets: string[];
     /** Where the signature is; only with the scheme hmac. */
-    signature?: { header: string; prefix?: string | null; encoding?: "hex" | "base64" | null; timestamp_header?: string | null } | null;
+    signature?: { header: string; prefix?: string | null; encoding?: "hex" | "base64" | null; timestamp_header?: string | null } | null | undefined;
     /** The JSON pointer to the stored object; empty for the whole body. */
-    object?: string | null;
+    object?: string | null | undefined;
     /** `header:NAME` or a JSON pointer; null for the place that the vendor uses. */
-    id?: string | null;
+    id?: string | null | undefined;
     /** The conditions that a delivery meets to be applied. */
-    only?: HookCondition[] | null;
+    only?: HookCondition[] | null | undefined;
     /** The condition of a deletion. */
-    deleted?: HookCondition | null;
+    deleted?: HookCondition | null | undefined;
     /** The source in whose name deliveries are applied. */
-    source?: string | null;
+    source?: string | null | undefined;
     /** Whether a delivery that can't be applied gets 422; otherwise it is kept. */
-    refuse?: boolean | null;
+    refuse?: boolean | null | undefined;
 }
 
 /** What an endpoint has answered to a test request. */
@@ -561,8 +561,8 @@ export interface QueueSettings {
 }
 
 /** Settings to set. Null, or a member that is absent in a PUT, means the default. */
-export type SettingsInput = { [Name in keyof Omit<QueueSettings, "key">]?: QueueSettings[Name] | null } & {
-    key?: QueueSettings["key"] | string | null;
+export type SettingsInput = { [Name in keyof Omit<QueueSettings, "key">]?: QueueSettings[Name] | null | undefined } & {
+    key?: QueueSettings["key"] | string | null | undefined;
 };
 
 /** The settings of a queue with their ETag. */

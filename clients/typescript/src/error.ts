@@ -91,6 +91,34 @@ export function isTransient(error: unknown): error is DeltaqError {
     return error instanceof DeltaqError && (error.retryable || error.status >= 500 || isDefect(error));
 }
 
+/** Whether no deltaq server has answered: there was no reply, or only that of a proxy. */
+export function isUnreachable(error: unknown): error is DeltaqError {
+    return error instanceof DeltaqError && (error.status === 0 || error.code === "unexpected-reply");
+}
+
+/** Node's codes in words. */
+const REASONS: Readonly<Record<string, string>> = {
+    ECONNREFUSED: "connection refused",
+    ECONNRESET: "connection reset",
+    ENOTFOUND: "unknown host name",
+    EAI_AGAIN: "unknown host name",
+    UND_ERR_SOCKET: "connection closed",
+};
+
+/** Why no server has answered, in a few words. */
+export function reasonOf(error: DeltaqError): string {
+    let reason = messageOf(error);
+    for (let at: unknown = innerOf(error), depth = 0; at !== undefined && at !== null && depth < 5; at = innerOf(at), depth += 1) {
+        reason = REASONS[(at as { code?: string }).code ?? ""] ?? messageOf(at);
+    }
+    return reason;
+}
+
+/** What has caused an error: for the connections to all addresses of a host, the first of their errors. */
+function innerOf(error: unknown): unknown {
+    return error instanceof AggregateError ? error.errors[0] : (error as { cause?: unknown }).cause;
+}
+
 /** Whether the queue does not exist. Its producer may create it later. */
 export function isAbsent(error: unknown): boolean {
     return error instanceof DeltaqError && error.code === "queue-not-found";
@@ -142,7 +170,7 @@ export function messageOf(thrown: unknown): string {
 /** The message of an error and of its causes. In Node the message is only "fetch failed", and the cause has the reason. */
 export function causes(error: unknown): string {
     const messages: string[] = [];
-    for (let at = error; at !== undefined && at !== null && messages.length < 5; at = (at as { cause?: unknown }).cause) {
+    for (let at = error; at !== undefined && at !== null && messages.length < 5; at = innerOf(at)) {
         messages.push(messageOf(at));
     }
     return messages.join(": ");

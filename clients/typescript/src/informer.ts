@@ -1,9 +1,9 @@
 /** A view of a queue in memory: a store with indexes, and handlers for its changes. The names are those of client-go's SharedIndexInformer. */
 
-import type { Defaults } from "./defaults.js";
+import { type Defaults, withDefaults } from "./defaults.js";
 import type { ObjectDocument, View } from "./documents.js";
-import { type Duration, milliseconds } from "./duration.js";
-import { messageOf } from "./error.js";
+import { checkDuration, type Duration, milliseconds } from "./duration.js";
+import { isAbsent, messageOf } from "./error.js";
 import { DeletedFinalStateUnknown, type Notification, Registration, type ResourceEventHandler, type Syncable, until } from "./listener.js";
 import type { Queue } from "./queue.js";
 import { Signal } from "./signal.js";
@@ -15,21 +15,24 @@ const PENDING_MAX = 10_000;
 
 export interface InformerOptions<T> {
     /** `latest` (the default) has the newest objects, `known` those that workers have acknowledged. */
-    view?: View;
+    view?: View | undefined;
     /** Only keys with this prefix. */
-    prefix?: string;
+    prefix?: string | undefined;
     /** Only one part of all keys, such as `0/4`. */
-    shard?: string;
+    shard?: string | undefined;
     /** The indexes of the store. */
-    indexes?: Indexes<T>;
+    indexes?: Indexes<T> | undefined;
     /** The resync period of handlers that do not set one. Default: no resync. */
-    resync?: Duration;
+    resync?: Duration | undefined;
     /** The interval of bookmarks. A stream that is silent for two and a half of them is opened again. Default 15s. */
-    bookmark?: Duration;
+    bookmark?: Duration | undefined;
     /** `fetch` (the default) works everywhere; `eventsource` needs a browser and a server without tokens. */
-    transport?: WatchTransport;
-    /** Gets each error of a handler (with the key), and each error after which the informer reconnects. If it throws, the informer ends with that error. */
-    onError?: (error: unknown, key?: string) => void;
+    transport?: WatchTransport | undefined;
+    /**
+     * Gets each error of a handler (with the key), and each error after which the informer reconnects. If it throws, the informer ends with that error.
+     * Default: warnings of the logger of the client, at most one a minute for errors of calls.
+     */
+    onError?: ((error: unknown, key?: string) => void) | undefined;
 }
 
 /** The defaults of `InformerOptions`. */
@@ -64,6 +67,13 @@ export class Informer<T> implements Syncable {
     #failure: { readonly error: unknown } | undefined;
 
     constructor(queue: Queue<T>, options: InformerOptions<T> = {}) {
+        if (typeof queue?.watch !== "function") {
+            throw new TypeError(`the queue of an informer is ${kindOf(queue)}; it must be a Queue, such as that of client.queue("prices")`);
+        }
+        checkDuration("resync", options.resync);
+        checkDuration("bookmark", options.bookmark);
+        checkFunctions("indexes", options.indexes);
+        checkFunctions("informer", { onError: options.onError });
         if (options.transport === "eventsource") {
             if (!("EventSource" in globalThis)) {
                 throw new TypeError("this runtime has no EventSource; use the transport `fetch`");
@@ -85,12 +95,18 @@ export class Informer<T> implements Syncable {
         return this.#hasSynced;
     }
 
-    whenSynced({ signal }: { signal?: AbortSignal } = {}): Promise<void> {
+    whenSynced({ signal }: { signal?: AbortSignal | undefined } = {}): Promise<void> {
         return until(this.#changed, () => this.#hasSynced, () => this.#ended, signal);
     }
 
     /** Adds a handler. The informer may already run: the handler first gets an `onAdd` for each object of the store. */
-    addHandler(handler: ResourceEventHandler<T>, { resync = this.#options.resync }: { resync?: Duration } = {}): Registration<T> {
+    addHandler(handler: ResourceEventHandler<T>, { resync = this.#options.resync }: { resync?: Duration | undefined } = {}): Registration<T> {
+        if (typeof handler !== "object" || handler === null) {
+            throw new TypeError(`the handler is ${kindOf(handler)}; it must be an object with onAdd, onUpdate or onDelete`);
+        }
+        const { onAdd, onUpdate, onDelete } = handler;
+        checkFunctions("handler", { onAdd, onUpdate, onDelete });
+        checkDuration("resync", resync);
         const registration = new Registration(handler, (error, key) => this.#report(error, key));
         this.#registrations.add(registration);
         if (this.#ended !== undefined) {
@@ -116,12 +132,12 @@ export class Informer<T> implements Syncable {
      * Follows the view until the signal is aborted. It connects again after each error that a retry can solve, and waits for a queue that does
      * not exist. It throws after other errors, such as an unknown token. An informer runs once.
      */
-    async run({ signal }: { signal?: AbortSignal } = {}): Promise<void> {
+    async run({ signal }: { signal?: AbortSignal | undefined } = {}): Promise<void> {
         if (this.#isStarted) {
             throw new Error("an informer runs once; create another one");
         }
         this.#isStarted = true;
-        const { view, prefix, shard, bookmark, transport } = { ...INFORMER_DEFAULTS, ...this.#options } as WatcherOptions;
+        const { view, prefix, shard, bookmark, transport } = withDefaults(INFORMER_DEFAULTS as Defaults<InformerOptions<T>>, this.#options) as WatcherOptions;
         const options = { view, prefix, shard, bookmark, transport, onError: (error: unknown) => this.#report(error) };
         const stop = () => this.#stop.abort();
         signal?.addEventListener("abort", stop, { once: true });
@@ -148,10 +164,19 @@ export class Informer<T> implements Syncable {
         }
     }
 
-    /** Calls `onError`. If that throws, the informer ends with its error. */
+    /** Calls `onError`, or warns. If that throws, the informer ends with its error. */
     #report(error: unknown, key?: string): void {
+        const { name, notices } = this.#queue;
+        const warn = () => {
+            if (key !== undefined) {
+                notices.handlerFailed(error, key, `an informer of the queue "${name}"`);
+            } else {
+                notices.failed(isAbsent(error) ? new Error("the queue does not exist yet") : error, `the watch of the queue "${name}"`);
+            }
+        };
+        const { onError = warn } = this.#options;
         try {
-            this.#options.onError?.(error, key);
+            onError(error, key);
         } catch (failure) {
             this.#failure ??= { error: failure };
             this.#end(failure);
@@ -245,7 +270,20 @@ export class Informer<T> implements Syncable {
 }
 
 /** Waits until informers and handlers have processed their initial lists. Rejects if one of them ends before that, or if the signal is aborted. */
-export async function waitForCacheSync(syncables: Syncable | readonly Syncable[], options: { signal?: AbortSignal } = {}): Promise<void> {
+export async function waitForCacheSync(syncables: Syncable | readonly Syncable[], options: { signal?: AbortSignal | undefined } = {}): Promise<void> {
     const list: readonly Syncable[] = "hasSynced" in syncables ? [syncables] : syncables;
     await Promise.all(list.map(syncable => syncable.whenSynced(options)));
+}
+
+function kindOf(value: unknown): string {
+    return value === undefined || value === null ? String(value) : typeof value;
+}
+
+/** Throws if a member is there, and is no function. */
+function checkFunctions(name: string, functions: object | undefined): void {
+    for (const [member, value] of Object.entries(functions ?? {})) {
+        if (value !== undefined && typeof value !== "function") {
+            throw new TypeError(`${member} of ${name} is ${kindOf(value)}; it must be a function`);
+        }
+    }
 }

@@ -18,10 +18,11 @@ export class DeletedFinalStateUnknown<T> {
 /** Gets the changes of a store, one at a time. If a method returns a promise, the next change follows when the promise is settled. */
 export interface ResourceEventHandler<T> {
     /** A new object. `isInInitialList` is true if the store had the object when the handler was added. */
-    onAdd?(object: T, isInInitialList: boolean, key: string): unknown;
+    onAdd?: ((object: T, isInInitialList: boolean, key: string) => unknown) | undefined;
     /** A changed object, or a resync of an unchanged one. `old` is the object that the handler got last for the key. */
-    onUpdate?(old: T, object: T, key: string): unknown;
-    onDelete?(object: T | DeletedFinalStateUnknown<T>, key: string): unknown;
+    onUpdate?: ((old: T, object: T, key: string) => unknown) | undefined;
+    /** A deletion. An object whose last state is unknown is a `DeletedFinalStateUnknown`. */
+    onDelete?: ((object: T | DeletedFinalStateUnknown<T>, key: string) => unknown) | undefined;
 }
 
 export type Notification<T> =
@@ -35,7 +36,7 @@ export type Notification<T> =
 export interface Syncable {
     hasSynced(): boolean;
     /** Resolves once `hasSynced()` is true. Rejects if it can no longer become true. */
-    whenSynced(options?: { signal?: AbortSignal }): Promise<void>;
+    whenSynced(options?: { signal?: AbortSignal | undefined }): Promise<void>;
 }
 
 /** A handler of an informer. */
@@ -60,7 +61,7 @@ export class Registration<T> implements Syncable {
         return this.#hasSynced;
     }
 
-    whenSynced({ signal }: { signal?: AbortSignal } = {}): Promise<void> {
+    whenSynced({ signal }: { signal?: AbortSignal | undefined } = {}): Promise<void> {
         return until(this.#changed, () => this.#hasSynced, () => this.#ended, signal);
     }
 

@@ -21,7 +21,7 @@ const LINKS_MAX = 128;
 
 export interface TraceOptions {
     /** Default: the global one. */
-    tracerProvider?: TracerProvider;
+    tracerProvider?: TracerProvider | undefined;
 }
 
 /**

@@ -8,10 +8,10 @@ import { messageOf } from "./error.js";
 /** How a lease is settled. `Ack`, `Done`, `Nack`, `Reject` and `Release` create outcomes. */
 export interface Outcome {
     readonly as: Ended["as"];
-    readonly delay?: Duration;
-    readonly floor?: boolean;
-    readonly error?: string;
-    readonly hold?: Hold;
+    readonly delay?: Duration | undefined;
+    readonly floor?: boolean | undefined;
+    readonly error?: string | undefined;
+    readonly hold?: Hold | undefined;
 }
 
 /**
@@ -23,7 +23,7 @@ export function Ack(options: Holding = {}): Outcome {
 }
 
 /** Mode keys: done, and the failure count of the key is kept. With `delay` the key is added again after that time. In other modes, it is a failure. */
-export function Done(options: { delay?: Duration } = {}): Outcome {
+export function Done(options: { delay?: Duration | undefined } = {}): Outcome {
     return { as: "done", ...options };
 }
 
@@ -31,12 +31,12 @@ export function Done(options: { delay?: Duration } = {}): Outcome {
  * Failed: the key is delivered again after `delay` or, without it, after its backoff. With `floor`, a change does not shorten this wait. An exception of a
  * handler counts as a Nack.
  */
-export function Nack(options: { delay?: Duration; floor?: boolean; error?: string } = {}): Outcome {
+export function Nack(options: { delay?: Duration | undefined; floor?: boolean | undefined; error?: string | undefined } = {}): Outcome {
     return { as: "nack", ...options };
 }
 
 /** Failed for good: the key is parked, unless a newer change waits. */
-export function Reject(options: { error?: string } = {}): Outcome {
+export function Reject(options: { error?: string | undefined } = {}): Outcome {
     return { as: "reject", ...options };
 }
 
@@ -64,6 +64,11 @@ const SETTLE_AS = new Set(["ack", "done", "nack", "reject", "release"]);
 const DELAY_MS_MAX = 366 * 86_400_000;
 /** Maximum size of the error of a failure, in bytes, which is that of the server. Only the end of a longer text is sent, because the end says more. */
 export const ERROR_BYTES_MAX = 4_096;
+
+/** Whether the value is an outcome: what a handler may return, and also throw. */
+export function isOutcome(value: unknown): value is Outcome {
+    return typeof value === "object" && value !== null && !(value instanceof Error) && SETTLE_AS.has((value as { as?: unknown }).as as string);
+}
 
 /** The outcome of a handler that has thrown this error. */
 export function thrown(error: unknown): Outcome {

@@ -41,6 +41,7 @@ import { DeltaqError, messageOf, problemError, unexpectedReply } from "./error.j
 import type { Parse } from "./json.js";
 import { lines } from "./lines.js";
 import { List } from "./list.js";
+import type { Notices } from "./notices.js";
 import { enclosedText, listLines, listStream, type Objects, objectsText } from "./objects.js";
 import type {
     AddOptions,
@@ -130,7 +131,7 @@ export class Queue<T> {
     }
 
     /** Deletes the queue with all its contents. `force` detaches its followers. */
-    async deleteQueue(options: CallOptions & { force?: boolean } = {}): Promise<void> {
+    async deleteQueue(options: CallOptions & { force?: boolean | undefined } = {}): Promise<void> {
         await this.#send({ method: "DELETE", path: [], query: { force: options.force }, countsTwice: true }, options);
     }
 
@@ -162,7 +163,7 @@ export class Queue<T> {
      * Closes the queue: pops drain it, and then get 410 `queue-closed`. With `atOnce`, they get it as soon as no key is ready; otherwise they also wait
      * for delayed and leased keys. With `drain` the call waits, for at most `wait`, until the queue is drained.
      */
-    close(options: CallOptions & { atOnce?: boolean; drain?: boolean; wait?: Duration } = {}): Promise<QueueDocument> {
+    close(options: CallOptions & { atOnce?: boolean | undefined; drain?: boolean | undefined; wait?: Duration | undefined } = {}): Promise<QueueDocument> {
         const { atOnce, drain, wait } = options;
         return this.#post(["close"], { waitFor: atOnce ? "none" : undefined, drain, wait }, options);
     }
@@ -179,11 +180,11 @@ export class Queue<T> {
     /** Queues an `Added` delta for each object. */
     add(objects: Objects<T>, options: AddOptions = {}): Promise<Produced> {
         const { delay, debounce, maxWait, headStart, key } = options;
-        return this.#produce("add", { delay, debounce, maxWait, headStart, key }, options, objectsText(objects));
+        return this.#produce("add", { delay, debounce, maxWait, headStart, key }, options, objectsText(objects, "add"));
     }
 
     /** Mode keys: adds a key without an object. With `rateLimited` the key waits as after a failure, and the call counts as one. */
-    addKey(key: string, options: Omit<AddOptions, "key" | "ifMatch" | "ifAbsent"> & { rateLimited?: boolean } = {}): Promise<Produced> {
+    addKey(key: string, options: Omit<AddOptions, "key" | "ifMatch" | "ifAbsent"> & { rateLimited?: boolean | undefined } = {}): Promise<Produced> {
         const { delay, debounce, maxWait, headStart, rateLimited } = options;
         return this.#produce("add", { delay, debounce, maxWait, headStart, key, rateLimited }, options, undefined, rateLimited === true);
     }
@@ -191,13 +192,13 @@ export class Queue<T> {
     /** Queues an `Updated` delta for each object. */
     update(objects: Objects<T>, options: AddOptions = {}): Promise<Produced> {
         const { delay, debounce, maxWait, headStart, key } = options;
-        return this.#produce("update", { delay, debounce, maxWait, headStart, key }, options, objectsText(objects));
+        return this.#produce("update", { delay, debounce, maxWait, headStart, key }, options, objectsText(objects, "update"));
     }
 
     /** Queues a `Deleted` delta for each object. */
     delete(objects: Objects<T>, options: ProduceOptions & DebounceOptions & OrderOptions & MatchOptions = {}): Promise<Produced> {
         const { debounce, maxWait, headStart } = options;
-        return this.#produce("delete", { debounce, maxWait, headStart }, options, objectsText(objects));
+        return this.#produce("delete", { debounce, maxWait, headStart }, options, objectsText(objects, "delete"));
     }
 
     /** Queues a `Deleted` delta with the newest object of the key. */
@@ -213,25 +214,25 @@ export class Queue<T> {
     replace(objects: Iterable<T | string> | (() => AsyncIterable<T | string>), options: ReplaceOptions = {}): Promise<Replaced> {
         const { signal: _signal, retry: _retry, replyTimeout: _timeout, traceparent, keepLast, ...parameters } = options;
         const query = { ...parameters, duplicates: keepLast ? "last" : undefined };
-        const body = typeof objects === "function" ? () => listStream(objects()) : new Blob([...listLines(objects)]);
+        const body = typeof objects === "function" ? () => listStream(objects(), "replace") : new Blob([...listLines(objects, "replace")]);
         const call = { method: "POST", path: ["replace"], query, body, headers: { traceparent }, contentType: "application/x-ndjson" } as const;
         return this.#send(call, options);
     }
 
     /** Queues a mixed batch, all or none. With `skipInvalid`, deltas with an invalid object are left out, however many they are. */
-    deltas(deltas: readonly DeltaCall<T | string>[], options: ProduceOptions & { skipInvalid?: boolean } = {}): Promise<Produced> {
+    deltas(deltas: readonly DeltaCall<T | string>[], options: ProduceOptions & { skipInvalid?: boolean | undefined } = {}): Promise<Produced> {
         const expects = deltas.some(delta => typeof delta.expected_version === "number");
-        return this.#produce("deltas", { skipInvalid: options.skipInvalid }, options, enclosedText(deltas), expects);
+        return this.#produce("deltas", { skipInvalid: options.skipInvalid }, options, enclosedText(deltas, "deltas"), expects);
     }
 
     /** Queues a `Sync` delta for each known key that has no waiting change and is neither leased nor parked. */
-    resync(options: CallOptions & { traceparent?: string } = {}): Promise<Produced> {
+    resync(options: CallOptions & { traceparent?: string | undefined } = {}): Promise<Produced> {
         return this.#produce("resync", {}, options, undefined, true);
     }
 
     /** Stores objects as known without queueing a delta. The documents of `known` can be sent unchanged. */
     seed(objects: readonly SeedCall<T | string>[], options: CallOptions = {}): Promise<Produced> {
-        return this.#produce("seed", {}, options, enclosedText(objects.map(({ key, source, object }) => ({ key, source, object }))), true);
+        return this.#produce("seed", {}, options, enclosedText(objects.map(({ key, source, object }) => ({ key, source, object })), "seed"), true);
     }
 
     /** Reports why the queue is not in step with a source; null: it is in step. */
@@ -324,7 +325,7 @@ export class Queue<T> {
     }
 
     /** One key; undefined if the queue does not have it. */
-    item(key: string, options: CallOptions & { withDiff?: boolean } = {}): Promise<Item<T> | undefined> {
+    item(key: string, options: CallOptions & { withDiff?: boolean | undefined } = {}): Promise<Item<T> | undefined> {
         return this.#find("item", { key, with: options.withDiff ? "diff" : undefined }, options);
     }
 
@@ -364,7 +365,7 @@ export class Queue<T> {
     }
 
     /** The values of an index, with the number of keys of each. */
-    indexValues(index: string, options: ListOptions & { prefix?: string; wait?: Duration } = {}): List<IndexValue> {
+    indexValues(index: string, options: ListOptions & { prefix?: string | undefined; wait?: Duration | undefined } = {}): List<IndexValue> {
         const { prefix, wait } = options;
         return this.#list(["indexes", index], { prefix, wait }, options);
     }
@@ -383,7 +384,7 @@ export class Queue<T> {
     }
 
     /** The first 20 groups of keys that take turns. */
-    groups(options: CallOptions & { sort?: "wait" | "ready" | "leased" } = {}): Promise<GroupList> {
+    groups(options: CallOptions & { sort?: "wait" | "ready" | "leased" | undefined } = {}): Promise<GroupList> {
         return this.#get(["groups"], { sort: options.sort }, options);
     }
 
@@ -436,6 +437,11 @@ export class Queue<T> {
     }
 
     /** @internal */
+    get notices(): Notices {
+        return this.#transport.notices;
+    }
+
+    /** @internal */
     get retry(): Retry {
         return this.#transport.retry;
     }
@@ -454,7 +460,7 @@ export class Queue<T> {
     }
 
     /** A page of changes: the rows that a watch would send now, or within `wait`. */
-    watchPage(options: WatchOptions & CallOptions & { wait?: Duration; limit?: number; continue?: string } = {}): Promise<Page<WatchRow<T>>> {
+    watchPage(options: WatchOptions & CallOptions & { wait?: Duration | undefined; limit?: number | undefined; continue?: string | undefined } = {}): Promise<Page<WatchRow<T>>> {
         const { wait, limit, continue: token } = options;
         return this.#get(["watch"], { ...watchQuery(options), wait, limit, continue: token }, options);
     }

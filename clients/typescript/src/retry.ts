@@ -1,6 +1,7 @@
 /** Pauses between the attempts of a call. */
 
-import { type Duration, milliseconds } from "./duration.js";
+import { defined } from "./defaults.js";
+import { type Duration, durationOf } from "./duration.js";
 import { DeltaqError } from "./error.js";
 
 /**
@@ -20,6 +21,9 @@ export interface RetryOptions {
     total: Duration;
 }
 
+/** Some of the options. */
+export type RetryChanges = { [Name in keyof RetryOptions]?: RetryOptions[Name] | undefined };
+
 export const RETRY_DEFAULTS: RetryOptions = { attempts: Infinity, first: "250ms", max: "10s", total: "2m" };
 
 /** `RetryOptions` in milliseconds. */
@@ -28,22 +32,34 @@ export interface Retry {
     readonly firstMs: number;
     readonly maxMs: number;
     readonly totalMs: number;
+    /** The limit of the repeats in words; empty without one. */
+    readonly limit: string;
 }
 
 /** The options, of which later ones count before earlier ones. */
-export function retryOf(...options: (Partial<RetryOptions> | undefined)[]): Retry {
-    const { attempts, first, max, total } = Object.assign({}, RETRY_DEFAULTS, ...options) as RetryOptions;
-    return { attempts, firstMs: milliseconds(first), maxMs: milliseconds(max), totalMs: milliseconds(total) };
+export function retryOf(...options: (RetryChanges | undefined)[]): Retry {
+    const { attempts, first, max, total } = Object.assign({}, RETRY_DEFAULTS, ...options.map(each => defined(each ?? {}))) as RetryOptions;
+    if (attempts !== Infinity && !(Number.isInteger(attempts) && attempts >= 1)) {
+        throw new RangeError(`retry.attempts is ${String(attempts)}; it must be a whole number from 1`);
+    }
+    const limits = [...(attempts === Infinity ? [] : [`at most ${attempts} attempts`]), ...(total === FOR_EVER.total ? [] : [`for at most ${total}`])];
+    return {
+        attempts,
+        firstMs: durationOf("retry.first", first),
+        maxMs: durationOf("retry.max", max),
+        totalMs: durationOf("retry.total", total),
+        limit: limits.join(", "),
+    };
 }
 
 /** Maximum of the random pause while a queue moves to another node, which takes seconds and is no overload. */
 const MOVING_MS_MAX = 1_000;
 
 /** A single attempt, for loops that have their own rules for repeating calls. */
-export const ONCE: Partial<RetryOptions> = { attempts: 1 };
+export const ONCE: RetryChanges = { attempts: 1 };
 
 /** Attempts without an end. */
-export const FOR_EVER: Partial<RetryOptions> = { attempts: Infinity, total: "36500d" };
+export const FOR_EVER: RetryChanges = { attempts: Infinity, total: "36500d" };
 
 /** The longest delay that `setTimeout` accepts. */
 const TIMER_MS_MAX = 2 ** 31 - 1;

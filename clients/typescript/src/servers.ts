@@ -26,6 +26,11 @@ export class Servers {
         }))];
     }
 
+    /** The URLs, for messages. They have no user and no password. */
+    get names(): string {
+        return this.#bases.join(", ");
+    }
+
     get count(): number {
         return this.#bases.length;
     }

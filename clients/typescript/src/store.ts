@@ -1,5 +1,7 @@
 /** The objects of a view in memory, with indexes. */
 
+import { messageOf } from "./error.js";
+
 /** The values of an object in an index; an object may have none, one or many. */
 export type IndexFunc<T> = (object: T, key: string) => readonly string[];
 
@@ -107,7 +109,13 @@ export class Store<T> implements ReadStore<T> {
     }
 
     #values(key: string, object: T): [string, string][] {
-        return Object.entries(this.#functions).flatMap(([index, of]) => of(object, key).map((value): [string, string] => [index, value]));
+        return Object.entries(this.#functions).flatMap(([index, of]) => {
+            try {
+                return of(object, key).map((value): [string, string] => [index, value]);
+            } catch (error) {
+                throw new Error(`the function of the index "${index}" has failed for the key "${key}": ${messageOf(error)}`, { cause: error });
+            }
+        });
     }
 
     #index(name: string): Map<string, Set<string>> {

@@ -2,11 +2,12 @@
 
 import type { Defaults } from "./defaults.js";
 import type { Problem } from "./documents.js";
-import { type Duration, milliseconds } from "./duration.js";
-import { CallAborted, causes, ConnectionError, DeltaqError, isOutcomeUnknown, isUndoneHere, messageOf, problemError, retryAfter, unexpectedReply } from "./error.js";
+import { checkDuration, type Duration, milliseconds } from "./duration.js";
+import { CallAborted, causes, ConnectionError, DeltaqError, isOutcomeUnknown, isUnreachable, isUndoneHere, messageOf, problemError, retryAfter, unexpectedReply } from "./error.js";
 import type { Parse } from "./json.js";
 import { type Middleware, wrap } from "./middleware.js";
-import { Backoff, type Retry, RETRY_DEFAULTS, retryOf, type RetryOptions, sleep } from "./retry.js";
+import { type Logger, Notices } from "./notices.js";
+import { Backoff, type Retry, RETRY_DEFAULTS, retryOf, type RetryChanges, sleep } from "./retry.js";
 import { Servers } from "./servers.js";
 
 /** How often a call to one of several servers looks whether its server is silent. */
@@ -18,20 +19,25 @@ const NAMED = new Set(["sources", "indexes"]);
 
 export interface ClientOptions {
     /** The token of the calls. */
-    token?: string;
+    token?: string | undefined;
     /**
      * Instead of `token`: returns the token before each attempt, such as a function that reads a file. If the server refuses the token (401) and the
      * function then returns another one, the call is sent once more.
      */
-    tokenSource?: () => string | Promise<string>;
+    tokenSource?: (() => string | Promise<string>) | undefined;
     /** How calls are repeated, and the pauses of workers and informers after failures. */
-    retry?: Partial<RetryOptions>;
+    retry?: RetryChanges | undefined;
     /** The longest time of one attempt, not counting the `wait` of the call. Default 1m. */
-    replyTimeout?: Duration;
+    replyTimeout?: Duration | undefined;
     /** Sends requests instead of the runtime's `fetch`. */
-    fetch?: typeof globalThis.fetch;
+    fetch?: typeof globalThis.fetch | undefined;
     /** Functions around each call with its repeats. The first is the outermost. Streams, such as a watch, have none. */
-    middleware?: readonly Middleware<Invoke>[];
+    middleware?: readonly Middleware<Invoke>[] | undefined;
+    /**
+     * Gets a warning when a call is repeated because no server answers, at most one a minute, and a note when a server answers again. Workers and informers
+     * without `onError` warn here, too. Default: `console.warn` for both, because the output of a program may be data.
+     */
+    logger?: Logger | undefined;
 }
 
 /** A call as the middleware of a client sees it. */
@@ -58,9 +64,15 @@ export interface CallOptions {
      */
     signal?: AbortSignal | undefined;
     /** How this call is repeated, instead of the options of the client. */
-    retry?: Partial<RetryOptions> | undefined;
+    retry?: RetryChanges | undefined;
     /** The longest time of one attempt, instead of that of the client. */
     replyTimeout?: Duration | undefined;
+}
+
+/** An option of calls that an informer makes. */
+export interface Repeated {
+    /** Gets each failure after which the call is repeated, instead of the logger. */
+    onRepeat?: (error: DeltaqError) => void;
 }
 
 /** The defaults of `ClientOptions`. */
@@ -71,6 +83,7 @@ export const CLIENT_DEFAULTS: Defaults<ClientOptions> = {
     replyTimeout: "1m",
     fetch: undefined,
     middleware: undefined,
+    logger: undefined,
 };
 
 type QueryValue = string | number | boolean | readonly string[] | undefined;
@@ -96,6 +109,8 @@ export interface Call {
 }
 
 export class Transport {
+    /** What the client, its workers and its informers report. */
+    readonly notices: Notices;
     readonly #servers: Servers;
     readonly #options: ClientOptions;
     readonly #fetch: typeof globalThis.fetch;
@@ -107,7 +122,17 @@ export class Transport {
         if (options.token !== undefined && options.tokenSource !== undefined) {
             throw new TypeError("a client has only one of token and tokenSource");
         }
+        if (typeof url !== "string") {
+            throw new TypeError(`the URL of a client is ${String(url)}; it must be a text, such as "http://localhost:7070"`);
+        }
+        checkToken(options.token);
+        if (options.tokenSource !== undefined && typeof options.tokenSource !== "function") {
+            throw new TypeError(`tokenSource is ${typeof options.tokenSource}; it must be a function that returns the token`);
+        }
+        checkDuration("replyTimeout", options.replyTimeout);
+        retryOf(options.retry);
         this.#servers = new Servers(url);
+        this.notices = new Notices(this.#servers.names, options.logger);
         this.#options = options;
         const { middleware = [] } = options;
         this.#invoke = middleware.length === 0 ? undefined : wrap<Invoke>(call => call.send(call.headers), middleware);
@@ -146,7 +171,7 @@ export class Transport {
     }
 
     /** Sends a call, repeats it as the options say, and parses the reply. */
-    async send(call: Call, options: CallOptions = {}, parse: Parse = JSON.parse): Promise<unknown> {
+    async send(call: Call, options: CallOptions & Repeated = {}, parse: Parse = JSON.parse): Promise<unknown> {
         if (this.#invoke === undefined) {
             return this.#repeat(call, options, parse);
         }
@@ -164,7 +189,7 @@ export class Transport {
         });
     }
 
-    async #repeat(call: Call, options: CallOptions, parse: Parse): Promise<unknown> {
+    async #repeat(call: Call, options: CallOptions & Repeated, parse: Parse): Promise<unknown> {
         const retry = retryOf(this.#options.retry, options.retry);
         const backoff = new Backoff(retry);
         const begin = performance.now();
@@ -181,6 +206,11 @@ export class Transport {
                 const pause = backoff.after(error);
                 if (performance.now() - begin + pause > retry.totalMs) {
                     throw error;
+                }
+                if (options.onRepeat === undefined) {
+                    this.notices.repeated(error, wordsOf(call), retry.limit);
+                } else {
+                    options.onRepeat(error);
                 }
                 await sleep(pause, options.signal).catch(reason => {
                     throw new CallAborted(reason, error);
@@ -268,6 +298,7 @@ export class Transport {
             this.#servers.answered(base, call.path, response.status, response.headers.get("deltaq-owner"));
             await refuse(call, response);
             const result = await read(response, timer);
+            this.notices.answered();
             isStream = result instanceof ReadableStream;
             if (isStream) {
                 signal?.addEventListener("abort", end, { once: true });
@@ -278,6 +309,9 @@ export class Transport {
                 throw signal.reason;
             }
             if (error instanceof DeltaqError) {
+                if (!isUnreachable(error)) {
+                    this.notices.answered();
+                }
                 throw error;
             }
             this.#servers.leave(base, call.path);
@@ -325,7 +359,7 @@ export class Transport {
 
     async #token(): Promise<string | undefined> {
         const { token, tokenSource } = this.#options;
-        return tokenSource === undefined ? token : await tokenSource();
+        return tokenSource === undefined ? token : checkToken(await tokenSource());
     }
 
     #request(call: Call, token: string | undefined, base: string): Request {
@@ -358,6 +392,27 @@ type Read<R> = (response: Response, timer: ReturnType<typeof setTimeout>) => Pro
 /** The name of a parameter of the API. */
 function parameter(name: string): string {
     return name.replace(/[A-Z]/g, letter => `_${letter.toLowerCase()}`);
+}
+
+/** The token. Throws if it can't be one. */
+function checkToken(token: string | undefined): string | undefined {
+    if (token !== undefined && typeof token !== "string") {
+        throw new TypeError(`the token is ${token === null ? "null" : typeof token}; it must be a text`);
+    }
+    if (/^\s*bearer\s/i.test(token ?? "")) {
+        throw new TypeError('the token begins with "Bearer"; give it without "Bearer", which the client adds');
+    }
+    return token;
+}
+
+/** The call in words. */
+function wordsOf({ method, path }: Call): string {
+    const [, , queue, ...rest] = path;
+    const isOfQueue = path[1] === "queues" && queue !== undefined;
+    if (isOfQueue && rest.length > 0) {
+        return `the ${rest.join(" ")} of the queue "${queue}"`;
+    }
+    return isOfQueue ? `the ${method} of the queue "${queue}"` : `the call ${method} /${path.join("/")}`;
 }
 
 /** The call in the messages of errors. */

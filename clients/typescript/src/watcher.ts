@@ -3,10 +3,11 @@
 import type { ObjectDocument, View, WatchRow } from "./documents.js";
 import { type Duration, milliseconds } from "./duration.js";
 import { ConnectionError, DeltaqError, isAbsent, isTransient } from "./error.js";
-import type { WatchOptions } from "./options.js";
+import type { KnownOptions, WatchOptions } from "./options.js";
 import type { Queue } from "./queue.js";
 import { askedMs, Backoff, FOR_EVER, ONCE, sleep } from "./retry.js";
 import { Signal } from "./signal.js";
+import type { Repeated } from "./transport.js";
 
 /** Number of objects in one page of a list. */
 const PAGE = 1_000;
@@ -40,10 +41,13 @@ export async function* watcher<T>(queue: Queue<T>, options: WatcherOptions, sign
     const backoff = new Backoff(queue.retry);
     /** The version up to which the program has all changes. The server refuses it if the queue was deleted, or if the queue has lost that version. */
     let version: number | undefined;
+    /** The lists since the last row. */
+    let lists = 0;
     while (!signal.aborted) {
         try {
             if (version === undefined) {
                 const listed = await list(queue, options, signal);
+                lists += 1;
                 yield { kind: "list", objects: listed.objects };
                 version = listed.version;
             }
@@ -53,6 +57,7 @@ export async function* watcher<T>(queue: Queue<T>, options: WatcherOptions, sign
             let hasRows = false;
             for await (const row of rows) {
                 hasRows = true;
+                lists = 0;
                 backoff.reset();
                 if (row.key !== undefined) {
                     yield { kind: "row", key: row.key, row };
@@ -79,7 +84,10 @@ export async function* watcher<T>(queue: Queue<T>, options: WatcherOptions, sign
             } else if (!isTransient(error) && !isAbsent(error)) {
                 throw error;
             }
-            options.onError(error);
+            // A server may forget a version between the list and the first watch after it, which a new list repairs.
+            if (!isExpired(error) || lists !== 1) {
+                options.onError(error);
+            }
             // The first list after an expired version begins at once. Repeated lists wait.
             const isAtOnce = isExpired(error) && backoff.failures === 0;
             const pause = backoff.after(error);
@@ -91,14 +99,14 @@ export async function* watcher<T>(queue: Queue<T>, options: WatcherOptions, sign
 /** All objects, and the version from which a watch misses nothing: that of the first page. */
 async function list<T>(
     queue: Queue<T>,
-    { view, prefix, shard }: WatcherOptions,
+    { view, prefix, shard, onError }: WatcherOptions,
     signal: AbortSignal,
 ): Promise<{ objects: Map<string, ObjectDocument<T>>; version: number }> {
     const objects = new Map<string, ObjectDocument<T>>();
     let version: number | undefined;
-    const selection = { ...(prefix !== undefined && { prefix }), ...(shard !== undefined && { shard }) };
     // A page is repeated without limit, because a list that began again after each fault might never end.
-    for await (const page of queue.view(view, { ...selection, limit: PAGE, signal, retry: FOR_EVER }).pages()) {
+    const selection: KnownOptions & Repeated = { prefix, shard, limit: PAGE, signal, retry: FOR_EVER, onRepeat: onError };
+    for await (const page of queue.view(view, selection).pages()) {
         version ??= page.resource_version;
         for (const item of page.items) {
             objects.set(item.key, item);

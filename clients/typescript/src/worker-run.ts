@@ -6,12 +6,12 @@
 
 import { Breaker } from "./breaker.js";
 import type { Defaults } from "./defaults.js";
-import type { Popped, PoppedItem, Settle } from "./documents.js";
+import type { Popped, PoppedItem, Settle, Settled } from "./documents.js";
 import { milliseconds } from "./duration.js";
 import { DeltaqError, isAbsent, isTransient } from "./error.js";
 import { Leases } from "./leases.js";
 import { wrap } from "./middleware.js";
-import { Ack, bounded, checkOutcome, type Outcome, Release, suited, thrown } from "./outcome.js";
+import { Ack, bounded, checkOutcome, isOutcome, type Outcome, Release, suited, thrown } from "./outcome.js";
 import type { PopOptions } from "./options.js";
 import type { Queue } from "./queue.js";
 import { absentBackoff, askedMs, Backoff, ONCE, sleep } from "./retry.js";
@@ -28,6 +28,12 @@ export const LAST_SETTLES_MS = 5_000;
 /** The longest random pause after the stop, in milliseconds. */
 const STOPPING_PAUSE_MS_MAX = 500;
 
+/** A settle, and the key of its lease. */
+interface Sent {
+    readonly key: string;
+    readonly settle: Settle;
+}
+
 export class WorkerRun<T> {
     readonly #queue: Queue<T>;
     /** The handler with its middleware. */
@@ -40,7 +46,7 @@ export class WorkerRun<T> {
     /** Wakes the worker at the end of a pause. */
     #pauseEnd: ReturnType<typeof setTimeout> | undefined;
     /** Outcomes that were not sent yet. */
-    readonly #outbox: Settle[] = [];
+    readonly #outbox: Sent[] = [];
     /** Aborted when the worker must not take more keys. */
     readonly #stop = new AbortController();
     /** Aborted when the worker must not send anything more. */
@@ -61,7 +67,7 @@ export class WorkerRun<T> {
         this.#options = options;
         this.#breaker = new Breaker(options.breaker);
         this.#pauses = queue.retry;
-        this.#leases = new Leases(queue as Queue<unknown>, options.leaseDuration, this.#pauses, error => this.#report(error));
+        this.#leases = new Leases(queue as Queue<unknown>, options.leaseDuration, this.#pauses, error => this.#report(error, "extend"));
     }
 
     async run(signal: AbortSignal | undefined): Promise<void> {
@@ -99,9 +105,30 @@ export class WorkerRun<T> {
         }
     }
 
-    /** Calls `onError`. If `onError` throws, the worker still settles its keys, and then ends with that error. */
-    #report(error: unknown, key?: string): void {
-        this.#call(() => this.#options.onError?.(error, key));
+    /** Reports a failed call. If `onError` throws, the worker still settles its keys, and then ends with that error. */
+    #report(error: unknown, call: string): void {
+        const { onError } = this.#options;
+        const { name, notices } = this.#queue;
+        this.#call(() => (onError === undefined ? notices.failed(error, `the ${call} of the queue "${name}"`) : onError(error)));
+    }
+
+    /** Reports a failure of the handler. */
+    #reportFailure(error: unknown, { key, attempt }: PoppedItem<T>): void {
+        const { onError } = this.#options;
+        const { name, notices } = this.#queue;
+        this.#call(() => (onError === undefined ? notices.handlerFailed(error, key, `queue "${name}", attempt ${attempt}`) : onError(error, key)));
+    }
+
+    /** Warns of the keys that a settle has parked. A worker with `onError` has got the failures of their handlers. */
+    #warnOfParked(sent: readonly Sent[], settled: readonly Settled[]): void {
+        const parked = new Set(settled.filter(result => "parked" in result && result.parked === true).map(result => result.lease_id));
+        if (this.#options.onError !== undefined || parked.size === 0) {
+            return;
+        }
+        const { name, notices } = this.#queue;
+        for (const { key, settle } of sent.filter(({ settle }) => parked.has(settle.lease_id as string))) {
+            this.#call(() => notices.warn(`the key "${key}" of the queue "${name}" is parked: ${settle.error ?? "without an error"}`));
+        }
     }
 
     #call(report: () => void): void {
@@ -148,7 +175,8 @@ export class WorkerRun<T> {
     /** One pop, repeated with the same id until there is a reply. Undefined after the stop, and if the queue is closed. */
     async #pop(max: number): Promise<Popped<T> | undefined> {
         const { name, leaseDuration, wait, group, withKnown, withDiff } = this.#options;
-        const options: PopOptions = { max, id: crypto.randomUUID(), settle: this.#outbox.splice(0, SETTLE_MAX), retry: ONCE };
+        const sent = this.#outbox.splice(0, SETTLE_MAX);
+        const options: PopOptions = { max, id: crypto.randomUUID(), settle: sent.map(({ settle }) => settle), retry: ONCE };
         Object.assign(options, { wait, worker: name, leaseDuration, group, withKnown, withDiff });
         const backoff = new Backoff(this.#pauses);
         const absent = absentBackoff();
@@ -157,10 +185,12 @@ export class WorkerRun<T> {
         try {
             for (;;) {
                 try {
-                    return await this.#queue.pop({ ...options, signal: this.#stop.signal });
+                    const popped = await this.#queue.pop({ ...options, signal: this.#stop.signal });
+                    this.#warnOfParked(sent, popped.settled);
+                    return popped;
                 } catch (error) {
                     if (this.#stop.signal.aborted && !(error instanceof DeltaqError)) {
-                        return await this.#takeBack(options);
+                        return await this.#takeBack(options, sent);
                     }
                     if (error instanceof DeltaqError && error.code === "queue-closed") {
                         return undefined;
@@ -173,10 +203,10 @@ export class WorkerRun<T> {
                         }
                         await sleep(absent.after(error), this.#stop.signal).catch(() => undefined);
                     } else {
-                        await this.#pause(error, backoff);
+                        await this.#pause(error, "pop", backoff);
                     }
                     if (this.#stop.signal.aborted) {
-                        return await this.#takeBack(options);
+                        return await this.#takeBack(options, sent);
                     }
                 }
             }
@@ -186,38 +216,43 @@ export class WorkerRun<T> {
     }
 
     /** Repeats a pop that the stop has interrupted. Its reply may have been lost, and the keys in it should not have to wait until their leases expire. */
-    async #takeBack(options: PopOptions): Promise<undefined> {
+    async #takeBack(options: PopOptions, sent: readonly Sent[]): Promise<undefined> {
         const backoff = new Backoff(this.#pauses);
         for (;;) {
             try {
                 const popped = await this.#queue.pop({ ...options, wait: "0s", signal: this.#end.signal });
-                this.#outbox.push(...popped.items.map(item => ({ lease_id: item.lease.id, ...Release() })));
+                this.#warnOfParked(sent, popped.settled);
+                this.#put(popped.items, Release());
                 return undefined;
             } catch (error) {
                 const hasNoKeys = error instanceof DeltaqError && (error.code === "queue-closed" || isAbsent(error));
                 if (this.#end.signal.aborted || hasNoKeys) {
                     return undefined;
                 }
-                await this.#pause(error, backoff);
+                await this.#pause(error, "pop", backoff);
             }
         }
     }
 
+    /** Puts an outcome of keys into the outbox. */
+    #put(items: readonly PoppedItem<T>[], outcome: Outcome): void {
+        this.#outbox.push(...items.map(({ key, lease }) => ({ key, settle: { lease_id: lease.id, ...outcome } })));
+    }
+
     /** Reports that the queue does not exist. Without a report, a worker with a mistyped name would wait in silence. */
     #reportAbsent(cause: unknown): void {
+        const { onError } = this.#options;
         const error = new Error(`queue ${this.#queue.name} does not exist yet`, { cause });
-        if (this.#options.onError === undefined) {
-            console.warn(error.message);
-        }
-        this.#report(error);
+        const { notices } = this.#queue;
+        this.#call(() => (onError === undefined ? notices.warn(error.message) : onError(error)));
     }
 
     /** Reports an error and waits: as long as the server asks for, plus a random time, which a stop shortens. Throws the error if a retry can't solve it. */
-    async #pause(error: unknown, backoff: Backoff): Promise<void> {
+    async #pause(error: unknown, call: string, backoff: Backoff): Promise<void> {
         if (!isTransient(error)) {
             throw error;
         }
-        this.#report(error);
+        this.#report(error, call);
         const [asked, pause] = [askedMs(error), backoff.after(error)];
         const isStopping = this.#stop.signal.aborted;
         const random = Math.min(pause - asked, isStopping ? STOPPING_PAUSE_MS_MAX : Infinity);
@@ -230,7 +265,7 @@ export class WorkerRun<T> {
         // A pop that began before a pause may have brought keys for which there is no room.
         const room = this.#breaker.room(performance.now());
         const items = popped.slice(0, room);
-        this.#outbox.push(...popped.slice(items.length).map(item => ({ lease_id: item.lease.id, ...Release() })));
+        this.#put(popped.slice(items.length), Release());
         const deliveries = items.map(item => ({ item, context: this.#leases.add(item) }));
         const jobs = this.#isBatch ? [deliveries].filter(job => job.length > 0) : deliveries.map(delivery => [delivery]);
         for (const job of jobs) {
@@ -251,7 +286,7 @@ export class WorkerRun<T> {
         job.forEach(({ item }, index) => {
             const outcome = this.#leases.remove(item.lease.id) ? bounded(suited(outcomes[index] ?? Ack(), item)) : undefined;
             if (outcome !== undefined) {
-                this.#outbox.push({ lease_id: item.lease.id, ...outcome });
+                this.#put([item], outcome);
             }
             this.#attendBreaker(item, outcome ?? Release());
         });
@@ -273,12 +308,13 @@ export class WorkerRun<T> {
             return;
         }
         const { onPause } = this.#options;
+        const { notices } = this.#queue;
         if (onPause !== undefined) {
             this.#call(() => onPause(change === "begins" ? { ms, failures } : undefined));
         } else if (change === "begins") {
-            console.warn(`the worker pauses for ${ms / 1_000} s, because keys of queue ${this.#queue.name} have failed in a row (${failures} failures)`);
+            notices.warn(`the worker pauses for ${ms / 1_000} s, because keys of queue ${this.#queue.name} have failed in a row (${failures} failures)`);
         } else {
-            console.warn(`the worker goes on, because a key of queue ${this.#queue.name} has succeeded`);
+            notices.warn(`the worker goes on, because a key of queue ${this.#queue.name} has succeeded`);
         }
     }
 
@@ -288,7 +324,7 @@ export class WorkerRun<T> {
         } catch (error) {
             for (const { item, context } of job) {
                 if (!context.signal.aborted) {
-                    this.#report(error, item.key);
+                    this.#reportFailure(error, item);
                 }
             }
             // A handler that ends because of the stop has not failed.
@@ -309,18 +345,20 @@ export class WorkerRun<T> {
         }
     }
 
-    async #settle(settle: readonly Settle[]): Promise<void> {
+    async #settle(sent: readonly Sent[]): Promise<void> {
+        const settle = sent.map(each => each.settle);
         const backoff = new Backoff(this.#pauses);
         for (;;) {
             try {
-                await this.#queue.settle(settle, { retry: ONCE, signal: this.#end.signal });
+                const { settled } = await this.#queue.settle(settle, { retry: ONCE, signal: this.#end.signal });
+                this.#warnOfParked(sent, settled);
                 return;
             } catch (error) {
                 // The queue was deleted, so its leases have ended.
                 if (this.#end.signal.aborted || isAbsent(error)) {
                     return;
                 }
-                await this.#pause(error, backoff);
+                await this.#pause(error, "settle", backoff);
             }
         }
     }
@@ -329,9 +367,21 @@ export class WorkerRun<T> {
 /** The handler, with an outcome for each key. */
 function worked<T>(handler: BatchHandler<T>): Work {
     return async deliveries => {
-        const result = (await handler(deliveries as readonly Delivery<T>[])) ?? Ack();
+        const result = (await outcomeOf(() => handler(deliveries as readonly Delivery<T>[]))) ?? Ack();
         return checked(isList(result) ? result : deliveries.map(() => result), deliveries);
     };
+}
+
+/** What a handler returns. An outcome that it throws means the same. */
+async function outcomeOf<R>(handle: () => R): Promise<Awaited<R> | Outcome> {
+    try {
+        return await handle();
+    } catch (error) {
+        if (isOutcome(error)) {
+            return error;
+        }
+        throw error;
+    }
 }
 
 /** Throws if there is not one outcome for each key. */

@@ -1,16 +1,16 @@
 /** Delivers the keys of a queue to a handler. */
 
 import { BREAKER_MAX } from "./breaker.js";
-import type { Defaults } from "./defaults.js";
+import { type Defaults, withDefaults } from "./defaults.js";
 import type { PoppedItem } from "./documents.js";
-import type { Duration } from "./duration.js";
+import { checkDuration, type Duration } from "./duration.js";
 import type { Context } from "./leases.js";
 import type { Middleware } from "./middleware.js";
 import type { Outcome } from "./outcome.js";
 import type { Queue } from "./queue.js";
 import { WorkerRun } from "./worker-run.js";
 
-/** Works on one key. Returning nothing is an `Ack`; throwing is a `Nack` with the message of the error. */
+/** Works on one key. Returning nothing is an `Ack`; throwing is a `Nack` with the message of the error, or the outcome that is thrown. */
 export type Handler<T> = (item: PoppedItem<T>, context: Context) => Promise<Outcome | void> | Outcome | void;
 
 /** A key, and what the handler knows about its lease. */
@@ -37,34 +37,37 @@ export interface Pause {
 
 export interface WorkerOptions {
     /** Number of handlers that run at once. Default 1. */
-    concurrency?: number;
+    concurrency?: number | undefined;
     /** Maximum number of keys in one pop: up to 1,000. Default: `concurrency`. With `Worker.batches`, the keys of one batch; default 100. */
-    batch?: number;
+    batch?: number | undefined;
     /** The name of the worker, shown with its leases. Default: a name that no other worker has. */
-    name?: string;
+    name?: string | undefined;
     /** The length of the leases. Default: the setting of the queue. The lease of a running handler is extended each time a third of it has passed. */
-    leaseDuration?: Duration;
+    leaseDuration?: Duration | undefined;
     /** How long a pop waits for a key, at most 55s. Default 20s. */
-    wait?: Duration;
+    wait?: Duration | undefined;
     /** The only group whose keys are taken, outside its turns. The empty text is the group without a name. */
-    group?: string;
+    group?: string | undefined;
     /** Whether each item has the object that was acknowledged last. */
-    withKnown?: boolean;
+    withKnown?: boolean | undefined;
     /** Whether each item has the difference from that object to the newest one. */
-    withDiff?: boolean;
+    withDiff?: boolean | undefined;
     /** How long running handlers may continue after the stop. Default 30s. */
-    grace?: Duration;
+    grace?: Duration | undefined;
     /**
      * The number of failures in a row, of different keys, that pause the worker, up to 1,000. A nack is a failure, also by an exception; a key that is done or
      * rejected ends the row. After a pause of 1s the worker tries one key; each further failure doubles the pause, up to 1m, and a success ends it.
      */
-    breaker?: number;
-    /** Gets each pause by `breaker`, and undefined when the worker goes on. Default: a warning on the console. */
-    onPause?: (pause: Pause | undefined) => void;
+    breaker?: number | undefined;
+    /** Gets each pause by `breaker`, and undefined when the worker goes on. Default: a warning of the logger of the client. */
+    onPause?: ((pause: Pause | undefined) => void) | undefined;
     /** Functions around the handler. The first is the outermost. */
-    middleware?: readonly Middleware<Work>[];
-    /** Gets each error of a handler (with the key), and each error after which a call is repeated. */
-    onError?: (error: unknown, key?: string) => void;
+    middleware?: readonly Middleware<Work>[] | undefined;
+    /**
+     * Gets each error of a handler (with the key), and each error after which a call is repeated. If it throws, the worker ends with that error. Default:
+     * warnings of the logger of the client, also for each key that is parked, and at most one a minute for errors of calls.
+     */
+    onError?: ((error: unknown, key?: string) => void) | undefined;
 }
 
 /** The defaults of `WorkerOptions`. */
@@ -100,14 +103,26 @@ export class Worker<T> {
     constructor(queue: Queue<T>, handler: Handler<T>, options?: WorkerOptions);
     constructor(queue: Queue<T>, handler: BatchHandler<T>, options: WorkerOptions | undefined, isBatch: true);
     constructor(queue: Queue<T>, handler: Handler<T> | BatchHandler<T>, options: WorkerOptions = {}, isBatch = false) {
+        if (typeof queue?.pop !== "function") {
+            const kind = queue === undefined || queue === null ? String(queue) : typeof queue;
+            throw new TypeError(`the queue of a worker is ${kind}; it must be a Queue, such as that of client.queue("prices")`);
+        }
         checkHandler(handler, isBatch ? 1 : 2);
+        for (const name of ["leaseDuration", "wait", "grace"] as const) {
+            checkDuration(name, options[name]);
+        }
+        for (const name of ["onError", "onPause"] as const) {
+            if (options[name] !== undefined && typeof options[name] !== "function") {
+                throw new TypeError(`${name} is ${typeof options[name]}; it must be a function`);
+            }
+        }
         checkCount("concurrency", options.concurrency, Infinity);
         checkCount("batch", options.batch, 1_000);
         checkCount("breaker", options.breaker, BREAKER_MAX);
         this.#queue = queue;
         this.#isBatch = isBatch;
         this.#handler = isBatch ? (handler as BatchHandler<T>) : each(handler as Handler<T>);
-        const given = { ...WORKER_DEFAULTS, name: uniqueName(), ...options };
+        const given = withDefaults({ ...WORKER_DEFAULTS, name: uniqueName() }, options);
         this.#options = { ...given, batch: given.batch ?? (isBatch ? BATCH : Math.min(given.concurrency ?? 1, 1_000)) };
     }
 
@@ -125,7 +140,7 @@ export class Worker<T> {
      * Works until the queue is closed and drained, or until the signal is aborted. Then the worker takes no more keys, waits `grace` for its
      * handlers, and settles their keys. It throws after an error that a retry can't solve, such as an unknown token.
      */
-    async run({ signal }: { signal?: AbortSignal } = {}): Promise<void> {
+    async run({ signal }: { signal?: AbortSignal | undefined } = {}): Promise<void> {
         await new WorkerRun(this.#queue, this.#handler, this.#isBatch, this.#options).run(signal);
     }
 }

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { milliseconds } from "../src/duration.js";
+import { Client, isDeleted, newest, Worker } from "../src/index.js";
 import { ConnectionError, DeltaqError, isOutcomeUnknown, retryAfter } from "../src/error.js";
 import { lines } from "../src/lines.js";
 import { enclosedText, listLines, objectsText } from "../src/objects.js";
@@ -16,7 +17,7 @@ test("durations", () => {
     for (const [text, ms] of Object.entries(texts)) {
         assert.equal(milliseconds(text), ms);
     }
-    for (const text of ["", "5", "s", "1 s", "1s2", "-1s", "1w"]) {
+    for (const text of ["", "5", "s", "1 s", "1s2", "-1s", "1w", 5 as any, null as any]) {
         assert.throws(() => milliseconds(text), RangeError, text);
     }
 });
@@ -102,15 +103,21 @@ test("a silent stream is given up, and closed", async () => {
 });
 
 test("objects become bodies", () => {
-    assert.equal(objectsText({ key: "a" }), '{"key":"a"}');
-    assert.equal(objectsText([{ key: "a" }, '{"key":"b","n":18446744073709551615}']), '[{"key":"a"},{"key":"b","n":18446744073709551615}]');
-    assert.equal(objectsText([]), "[]");
-    assert.throws(() => objectsText(undefined as any), /not a JSON object/);
+    assert.equal(objectsText({ key: "a" }, "add"), '{"key":"a"}');
+    assert.equal(objectsText([{ key: "a" }, '{"key":"b","n":18446744073709551615}'], "add"), '[{"key":"a"},{"key":"b","n":18446744073709551615}]');
+    assert.equal(objectsText([], "add"), "[]");
+    for (const [wrong, name] of [[undefined, "undefined"], [null, "null"], [[null], "null"], ["null", "null"]] as const) {
+        assert.throws(() => objectsText(wrong as any, "add"), { name: "TypeError", message: `add: ${name} is not a JSON object` });
+    }
+    assert.throws(() => objectsText({ price: { cents: 1n } }, "update"), /^TypeError: update: .*BigInt.*text of the object instead.*rawQueue/);
+    const loop: Record<string, unknown> = {};
+    loop["loop"] = loop;
+    assert.throws(() => objectsText(loop, "add"), (error: Error) => /^add: .*circular/.test(error.message) && !error.message.includes("rawQueue"));
     assert.equal(
-        enclosedText([{ type: "Added", object: '{"n":1e400}' } as object, { object: { a: 1 } }, { type: "Deleted", key: "a" } as object]),
+        enclosedText([{ type: "Added", object: '{"n":1e400}' } as object, { object: { a: 1 } }, { type: "Deleted", key: "a" } as object], "deltas"),
         '[{"type":"Added","object":{"n":1e400}},{"object":{"a":1}},{"type":"Deleted","key":"a"}]',
     );
-    assert.equal([...listLines([{ key: "a" }, '{"key":\n"b"}'])].join(""), '{"key":"a"}\n{"key": "b"}\n{"$end":2}\n');
+    assert.equal([...listLines([{ key: "a" }, '{"key":\n"b"}'], "replace")].join(""), '{"key":"a"}\n{"key": "b"}\n{"$end":2}\n');
 });
 
 test("only the end of a long error is sent, and never more than the server takes", () => {
@@ -131,6 +138,20 @@ test("Done outside mode keys is a failure of its key", () => {
     assert.match(error ?? "", /only for queues of mode keys/);
 });
 
+test("the newest change of an item", () => {
+    const item = (...types: string[]) => ({ key: "k", deltas: types.map((type, object) => ({ type, object })) }) as any;
+    assert.equal(newest(item("Added", "Updated")).object, 1);
+    assert.deepEqual([item("Added", "Deleted"), item("Deleted", "Added"), item()].map(isDeleted), [true, false, false]);
+    assert.throws(() => newest(item()), /"k" has no deltas: its queue is of mode keys/);
+});
+
+test("undefined options have their defaults", () => {
+    const queue = new Client("http://localhost:7070", { retry: { total: undefined }, token: undefined }).queue("q");
+    const { options } = new Worker(queue, () => undefined, { grace: undefined, name: undefined, concurrency: undefined });
+    assert.deepEqual([options.grace, options.concurrency, options.batch, typeof options.name], ["30s", 1, 1, "string"]);
+    assert.equal(queue.retry.totalMs, 120_000);
+});
+
 test("the indexes of a store follow its objects", () => {
     const store = new Store<{ tags: string[] }>({ byTag: object => object.tags });
     store.set("a", { object: { tags: ["x", "y"] }, resource_version: 1 });
@@ -149,6 +170,6 @@ test("the indexes of a store follow its objects", () => {
 test("a store keeps the former object if an index function throws", () => {
     const store = new Store<{ city?: { name: string } }>({ byCity: object => [object.city!.name] });
     store.set("a", { object: { city: { name: "Rome" } }, resource_version: 1 });
-    assert.throws(() => store.set("a", { object: {}, resource_version: 2 }), TypeError);
+    assert.throws(() => store.set("a", { object: {}, resource_version: 2 }), /the function of the index "byCity" has failed for the key "a": .*name/);
     assert.deepEqual(store.indexKeys("byCity", "Rome"), ["a"]);
 });

@@ -10,9 +10,11 @@ import {
     Client,
     type GetOptions,
     Informer,
+    isDeleted,
     type ItemsOptions,
     type ListOptions,
     Nack,
+    newest,
     type PopOptions,
     type PutOptions,
     Queue,
@@ -144,6 +146,11 @@ test("the client has the names and defaults of the page", () => {
         }
     }
     assert.ok(compared > 90, `${compared} names`);
+});
+
+test("the functions for items have the names of the page", () => {
+    const names = rows(4).map(([, , name = ""]) => name.replaceAll("`", ""));
+    assert.deepEqual(names, [newest.name, isDeleted.name, `${newest.name}(item).object`]);
 });
 
 test("what has no option has the value of the page", () => {
