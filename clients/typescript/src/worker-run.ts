@@ -193,6 +193,7 @@ export class WorkerRun<T> {
                         return await this.#takeBack(options, sent);
                     }
                     if (error instanceof DeltaqError && error.code === "queue-closed") {
+                        this.#warnOfParked(sent, error.problem?.settled ?? []);
                         return undefined;
                     }
                     if (isAbsent(error)) {
@@ -227,6 +228,7 @@ export class WorkerRun<T> {
             } catch (error) {
                 const hasNoKeys = error instanceof DeltaqError && (error.code === "queue-closed" || isAbsent(error));
                 if (this.#end.signal.aborted || hasNoKeys) {
+                    this.#warnOfParked(sent, (error instanceof DeltaqError && error.problem?.settled) || []);
                     return undefined;
                 }
                 await this.#pause(error, "pop", backoff);

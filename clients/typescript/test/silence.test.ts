@@ -124,6 +124,11 @@ test("a worker with onError warns of nothing", async t => {
     };
     await new Worker(queue, fail, { onError: (_, key) => keys.push(key) }).run();
     assert.deepEqual(keys, ["a"]);
+    // The reply that the queue is closed says how the last keys are settled.
+    const logger = keeper();
+    await queue.redrive({ all: true });
+    await new Worker(server.client({ logger }).queue("prices"), fail).run();
+    assert.deepEqual(logger.lines.slice(1), ["warn deltaq: the key \"a\" of the queue \"prices\" is parked: no price"]);
 });
 
 test("an outcome that a handler throws is its outcome, and no error", async t => {
