@@ -43,7 +43,7 @@ pub use self::reload::{Reloadable, Reloaded};
 use crate::audit::Audit;
 use crate::config::{self, Settings};
 use crate::http::connection::threads::Threads;
-use crate::http::{RequestMetrics, StoreInfo};
+use crate::http::{Node, RequestMetrics, StoreInfo};
 use crate::push::{Connector, Policy};
 use crate::secrets::{Secrets, Use};
 use crate::spans::Spans;
@@ -78,6 +78,18 @@ fn webhooks(settings: &Settings) -> Result<(Arc<Policy>, Arc<Secrets>), Error> {
     let secrets = Secrets::read(Use::Hooks, &settings.hooks.secrets);
     let secrets = secrets.map_err(|source| Error::Hooks { source })?;
     Ok((Arc::new(policy), Arc::new(secrets)))
+}
+
+/// Reads the certificates and secrets that the settings name, as a start does.
+///
+/// # Errors
+/// [`Error`] names the setting that is wrong.
+pub fn check_files(settings: &Settings) -> Result<(), Error> {
+    reload::read_tls(&settings.server)?;
+    Node::of(&settings.cluster).map_err(|source| Error::Node { source })?;
+    let (policy, _) = webhooks(settings)?;
+    Connector::new(&policy).map_err(|source| Error::Connector { source })?;
+    Ok(())
 }
 
 impl Server {

@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 
 use crate::access::Tokens;
 use crate::config::{self, Flags, Origin};
+use crate::server;
 
 /// `deltaq config`.
 #[derive(Debug, Clone, Subcommand)]
@@ -54,7 +55,9 @@ impl Layers {
         )?;
         let entries = settings.access.entries()?;
         let tokens = Tokens::new(&entries, &Tokens::default())?;
-        Ok(format!("the settings are valid; {} tokens\n", tokens.len()))
+        server::check_files(&settings)?;
+        let s = if tokens.len() == 1 { "" } else { "s" };
+        Ok(format!("the settings are valid; {} token{s}\n", tokens.len()))
     }
 
     fn show(&self) -> Result<String, Box<dyn Error>> {
@@ -74,6 +77,8 @@ impl Layers {
 
 #[cfg(test)]
 mod tests {
+    use deltaq_runtime::causes::with_causes;
+
     use super::*;
 
     #[test]
@@ -115,8 +120,15 @@ mod tests {
         assert!(shown.parse::<toml::Table>().is_ok() && !again.storage.in_memory, "the output is TOML");
         assert!(Config::Check(layers).run().unwrap().starts_with("the settings are valid"));
 
-        std::fs::write(&file, "[storage]\nin_memry = true\n").unwrap();
-        let layers = Layers { config: Some(file), flags: Flags::default() };
-        assert!(Config::Check(layers).run().unwrap_err().to_string().contains("did you mean"));
+        let refusal = |text: &str| {
+            std::fs::write(&file, text).unwrap();
+            let layers = Layers { config: Some(file.clone()), flags: Flags::default() };
+            with_causes(Config::Check(layers).run().unwrap_err().as_ref())
+        };
+        assert!(refusal("[storage]\nin_memry = true\n").contains("did you mean"));
+        let certificate = refusal("[server]\ntls_cert = '/nonexistent'\ntls_key = '/nonexistent'\n");
+        assert!(certificate.contains("can't read certificates from /nonexistent"), "{certificate}");
+        let secret = refusal("[push.secrets.a]\nfile = '/nonexistent'\nqueues = ['*']\n");
+        assert!(secret.contains("push.secrets.a"), "{secret}");
     }
 }

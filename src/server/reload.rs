@@ -56,6 +56,13 @@ fn file_state(path: &PathBuf) -> FileState {
     Some((file.dev(), file.ino(), file.size(), times.0, times.1, times.2, times.3))
 }
 
+/// Reads the certificates of the server.
+pub(super) fn read_tls(server: &config::Server) -> Result<Option<Arc<Tls>>, Error> {
+    let (Some(cert), Some(key)) = (&server.tls_cert, &server.tls_key) else { return Ok(None) };
+    let files = tls::Files { cert: cert.clone(), key: key.clone(), client_ca: server.tls_client_ca.clone() };
+    Ok(Some(Arc::new(Tls::new(files).map_err(|source| Error::Tls { source })?)))
+}
+
 impl Reloadable {
     /// Like [`of`](Self::of), but on a blocking thread. A shutdown ends the wait.
     pub(super) async fn read(
@@ -80,14 +87,7 @@ impl Reloadable {
         ];
         let watched: Vec<PathBuf> = files.into_iter().flatten().cloned().collect();
         let seen = watched.iter().map(file_state).collect();
-        let tls = match (&server.tls_cert, &server.tls_key) {
-            (Some(cert), Some(key)) => {
-                let client_ca = server.tls_client_ca.clone();
-                let tls = Tls::new(tls::Files { cert: cert.clone(), key: key.clone(), client_ca });
-                Some(Arc::new(tls.map_err(|source| Error::Tls { source })?))
-            }
-            _ => None,
-        };
+        let tls = read_tls(server)?;
         let gate = Gate {
             access: Access::new(read_tokens(&settings.access, &Tokens::default())?),
             demands_certificates: server.tls_client_ca.is_some(),
