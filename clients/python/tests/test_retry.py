@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
 import json
 import math
 import unittest
+import uuid
 from decimal import Decimal
 from typing import Any
 
@@ -179,6 +182,39 @@ class Numbers(unittest.TestCase):
         for value in (float("nan"), Decimal("Infinity"), object(), "\ud800", 10**5000, endless):
             with self.assertRaises(NotJson):
                 dump({"a": value})
+
+    def test_the_refusal_names_the_object_and_the_member(self) -> None:
+        @dataclasses.dataclass
+        class Price:
+            amount: int
+
+        nan, endless = float("nan"), dict[str, object]()
+        endless["a"] = endless
+        begin = "object 2 (counted from 0) can't be written as JSON: "
+        cases: list[tuple[object, str]] = [
+            ({"price": nan}, "nan at /price"),
+            ({"a": [{"b/c~": Decimal("Infinity")}]}, "Decimal('Infinity') at /a/0/b~1c~0"),
+            ({"at": datetime.date(2026, 1, 2)}, "datetime.date(2026, 1, 2) at /at; .isoformat() makes a text of it"),
+            ({"id": uuid.UUID(int=1)}, f"{uuid.UUID(int=1)!r} at /id; str() makes a text of it"),
+            ({"tags": {1}}, "{1} at /tags; list() makes a list of it"),
+            ({"name": b"x"}, "b'x' at /name; .decode() makes a text of it"),
+            ({"price": Price(3)}, f"{Price(3)!r} at /price; dataclasses.asdict() makes a dict of it"),
+            ({"a": {(1, 2): 3}}, "the name (1, 2) of a member, which is no text at /a"),
+            (endless, "the nesting is too deep, or an object contains itself"),
+            ({"a": object}, "<class 'object'> at /a"),
+            ({3}, "{3}; list() makes a list of it"),
+        ]
+        for wrong, text in cases:
+            objects: list[Any] = [{"key": "a"}, {"key": "b"}, wrong]
+            for call in (calls.add, calls.replace):
+                with self.assertRaises(NotJson) as refused:
+                    call("q", objects)
+                self.assertEqual(str(refused.exception), begin + text)
+        with self.assertRaises(NotJson) as refused:
+            calls.add("q", {"price": nan})
+        self.assertEqual(str(refused.exception), "the object can't be written as JSON: nan at /price")
+        with self.assertRaisesRegex(NotJson, r"x{50}\.\.\. at /a$"):
+            dump({"a": type("x" * 200, (), {})})
 
     def test_durations(self) -> None:
         self.assertEqual(duration_text(1.5), "1500000us")

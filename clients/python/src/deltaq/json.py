@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 from .errors import BadReply, NotJson
+from .unfit import find
 
 #: An object of a queue, or a document of the API.
 Json = dict[str, Any]
@@ -40,12 +41,17 @@ def _decimal_text_or_nan(value: object) -> object:
 _LOOSE_ENCODER = json.JSONEncoder(separators=(",", ":"), default=_decimal_text_or_nan)
 
 
-def dump(value: object) -> bytes:
-    """The JSON text of a value. `Decimal` is written with all of its digits."""
+def dump(value: object, index: int | None = None) -> bytes:
+    """The JSON text of a value, which has this index in a list. `Decimal` is written with all of its digits."""
     try:
         return _encoded(_ENCODER, value)
     except (ValueError, TypeError, RecursionError) as error:
-        raise NotJson(f"the object can't be written as JSON: {error}") from error
+        if index is None and isinstance(value, list):
+            for at, each in enumerate(value):
+                dump(each, at)
+        which = "the object" if index is None else f"object {index} (counted from 0)"
+        reason = find(value, lambda part: _encoded(_ENCODER, part)) or error
+        raise NotJson(f"{which} can't be written as JSON: {reason}") from error
 
 
 def _encoded(encoder: json.JSONEncoder, value: object) -> bytes:
@@ -80,7 +86,7 @@ def dump_lines(values: Iterable[object], *, skip_invalid: bool = False) -> Lines
     errors: dict[int, NotJson] = {}
     for index, value in enumerate(values):
         try:
-            lines.append(dump(value))
+            lines.append(dump(value, index))
         except NotJson as error:
             if not skip_invalid:
                 raise
