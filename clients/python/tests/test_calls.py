@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
+import sys
 import unittest
 import unittest.mock
 from collections.abc import Callable
 from typing import Any
 
 from deltaq import Context, Item, ListedItem, Page, Problem, Produced, Queue, Settings, Worker, aio
-from deltaq.deltaqtest import Server
+from deltaq.deltaqtest import Server, find
 
 
 class Calls(unittest.TestCase):
@@ -156,6 +158,20 @@ class Calls(unittest.TestCase):
     def test_a_server_says_why_it_does_not_start(self) -> None:
         with self.assertRaisesRegex(RuntimeError, "did not start:\n.*max_wait"):
             Server(settings={"server.max_wait": "soon"})
+
+    def test_the_program_is_looked_for_in_this_order(self) -> None:
+        package = unittest.mock.Mock()
+        package.find_deltaq.return_value = "/env/bin/deltaq"
+        with unittest.mock.patch.dict(sys.modules, deltaq_server=package), unittest.mock.patch("shutil.which", return_value="/usr/bin/deltaq"):
+            with unittest.mock.patch.dict(os.environ, DELTAQ_BIN="/mine"):
+                self.assertEqual(find(), "/mine")
+            with unittest.mock.patch.dict(os.environ):
+                os.environ.pop("DELTAQ_BIN", None)
+                self.assertEqual(find(), "/env/bin/deltaq")
+                package.find_deltaq.side_effect = FileNotFoundError
+                self.assertEqual(find(), "/usr/bin/deltaq")
+                with unittest.mock.patch.dict(sys.modules, deltaq_server=None), unittest.mock.patch("shutil.which", return_value=None):
+                    self.assertRaisesRegex(FileNotFoundError, "pip install deltaq-server, set DELTAQ_BIN", find)
 
     def test_settings_reach_a_server(self) -> None:
         with Server(settings={"server.max_wait": "7s"}) as server, server.client() as client, self.assertRaises(Problem) as refused:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import shutil
@@ -22,9 +23,9 @@ POLL_SECONDS = 0.01
 class Server:
     """A running server. Stop it, or use it in a `with` block.
 
-    `binary` is the program: by default the variable DELTAQ_BIN or, without it, `deltaq` in the PATH. `data_dir` keeps the data of the server, which
-    otherwise are in memory. `listen` is its address: by default a free port of 127.0.0.1. `settings` are settings of the server by their names in its
-    configuration, such as `server.max_wait`. `ready` is how long the server may take until it takes calls, in seconds.
+    `binary` is the program: by default the variable DELTAQ_BIN, else that of the package deltaq-server, else `deltaq` in the PATH. `data_dir` keeps the
+    data of the server, which otherwise are in memory. `listen` is its address: by default a free port of 127.0.0.1. `settings` are settings of the server
+    by their names in its configuration, such as `server.max_wait`. `ready` is how long the server may take until it takes calls, in seconds.
     """
 
     def __init__(
@@ -99,11 +100,20 @@ class Server:
 
 
 def find() -> str:
-    """The path of the program: DELTAQ_BIN or, without it, `deltaq` in the PATH."""
-    binary = os.environ.get("DELTAQ_BIN") or shutil.which("deltaq")
+    """The path of the program: DELTAQ_BIN, else that of the package deltaq-server in the same environment, else `deltaq` in the PATH."""
+    binary = os.environ.get("DELTAQ_BIN") or _installed() or shutil.which("deltaq")
     if binary is None:
-        raise FileNotFoundError("there is no deltaq program: set DELTAQ_BIN, or put deltaq into the PATH")
+        raise FileNotFoundError("there is no deltaq program: pip install deltaq-server, set DELTAQ_BIN to its path, or put deltaq into the PATH")
     return binary
+
+
+def _installed() -> str | None:
+    """The program of the package deltaq-server, which an environment that is not activated has outside the PATH."""
+    try:
+        path: str = importlib.import_module("deltaq_server").find_deltaq()
+    except (ImportError, FileNotFoundError):
+        return None
+    return path
 
 
 def _environment(settings: Mapping[str, str]) -> dict[str, str]:
