@@ -131,6 +131,15 @@ class Replies(unittest.TestCase):
         self.assertEqual(str(refused), '400 invalid-parameter: parameter "wayt": unknown parameter of this call; did you mean "wait"?')
         self.assertIsNone(problem(422, code="no-key").hint)
 
+    def test_a_problem_says_what_to_do_in_python(self) -> None:
+        twice = problem(422, code="duplicate-key", detail="twice", hint="send each key once, or add duplicates=last")
+        self.assertEqual(str(twice), "422 duplicate-key: twice; send each key once, or add keep_last=True")
+        self.assertEqual(str(problem(401, code="unauthorized", detail="no")), "401 unauthorized: no; a token is sent by Client(token=...)")
+        self.assertEqual(problem(401, code="unauthorized", hint="all nodes need the same tokens").hint, "all nodes need the same tokens")
+
+    def test_a_reply_of_another_service_has_no_code(self) -> None:
+        self.assertRegex(str(problem(400)), r"^400: the reply is not from deltaq")
+
     def test_fields_that_a_newer_server_adds_are_ignored(self) -> None:
         popped = read_reply(Codec(), calls.pop("q"), Reply(200, b'{"items":[],"settled":[],"mood":"good"}'))
         self.assertEqual(popped.items, [])

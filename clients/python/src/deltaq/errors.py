@@ -103,7 +103,7 @@ class Problem(Error):
         self.fields = dict(fields)
         #: Seconds after which the call may be repeated, if the server says so.
         self.retry_after = retry_after
-        super().__init__(f"{status} {self.code or ''}: {self.detail}" + (f"; {self.hint}" if self.hint else ""))
+        super().__init__(f"{status}{f' {self.code}' if self.code else ''}: {self.detail}" + (f"; {self.hint}" if self.hint else ""))
 
     @property
     def code(self) -> str | None:
@@ -119,7 +119,9 @@ class Problem(Error):
     def hint(self) -> str | None:
         """What to do, such as `did you mean "wait"?`, if the server knows it."""
         hint = self.fields.get("hint")
-        return hint if isinstance(hint, str) else None
+        if isinstance(hint, str):
+            return hint.replace("duplicates=last", "keep_last=True")
+        return "a token is sent by Client(token=...)" if self.code == "unauthorized" else None
 
     @property
     def request_id(self) -> str | None:
