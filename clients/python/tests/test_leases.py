@@ -5,10 +5,10 @@ from __future__ import annotations
 import unittest
 from dataclasses import replace
 
-from deltaq import Ack, Delta, Done, Item, Lease, LeaseLost, Nack, Reject, RetryOptions
+from deltaq import Ack, Delta, Done, Item, Lease, LeaseLost, Nack, Reject, Release, RetryOptions
 from deltaq.leases import SETTLE_AFTER_SECONDS, Held, Leases, extend_policy
 from deltaq.models import Settled
-from deltaq.outcomes import DONE_ELSEWHERE, ERROR_BYTES_MAX, outcome_of
+from deltaq.outcomes import DONE_ELSEWHERE, ERROR_BYTES_MAX, log_failure, outcome_of
 
 
 def item(name: str, lease_ms: int = 3000) -> Item:
@@ -171,6 +171,28 @@ class Outcomes(unittest.TestCase):
 
     def test_another_result_is_a_failure(self) -> None:
         self.assertIn("returned 3", outcome_of(3, ITEM).settle("a")["error"])
+
+    def test_a_failure_that_the_handler_has_not_chosen_is_logged(self) -> None:
+        changed = replace(item("k-1"), attempt=3, deltas=[Delta("Added", 1, "", {})])
+        for result, end in [(ValueError("no price"), "ValueError: no price"), (7, "the handler returned 7: it must"), (Done(), "Done is only for")]:
+            with self.assertLogs("deltaq", "WARNING") as logs:
+                log_failure(result, changed, "prices")
+            self.assertIn(f"the handler failed: key {changed.key!r}, queue prices, attempt 3: {end}", logs.output[0])
+            self.assertEqual(logs.records[0].exc_info is not None, isinstance(result, ValueError))
+        chosen = [None, Ack(), Nack("later"), Reject("never"), Release(), SystemExit(), KeyboardInterrupt()]
+        with self.assertNoLogs("deltaq"):
+            for each in chosen:
+                log_failure(each, changed, "prices")
+
+    def test_a_key_that_is_parked_is_logged(self) -> None:
+        leases = Leases("prices")
+        [held] = leases.take([item("k-1")], 0.0)
+        leases.start(held)
+        leases.finish(held, Nack("no price"), 0.0)
+        settled = [Settled("k-1", "nack", "ok", failures=5, parked=True)]
+        with self.assertLogs("deltaq", "WARNING") as logs:
+            leases.settled(leases.take_settles(), settled)
+        self.assertEqual(logs.output, [f"WARNING:deltaq:key {held.item.key!r} of queue prices is parked after 5 failures: no price"])
 
     def test_done_outside_mode_keys_is_a_failure(self) -> None:
         elsewhere = replace(ITEM, deltas=[Delta("Added", 1, "", None)])

@@ -133,6 +133,34 @@ class Stops(unittest.TestCase):
             run(service, 0.0, 1)
             self.assertEqual((service.pops, service.settled), (3, [("a-1", "ack")]))
 
+    def test_a_wrong_value_of_a_handler_is_a_failure_that_is_logged(self) -> None:
+        wrong: Any = lambda item, context: 7  # noqa: E731
+        runs: list[tuple[Service, Callable[[Service], None]]] = [
+            (Service(), lambda service: self.run_wrong(Worker(Queue(service, "q"), wrong), service)),  # type: ignore[arg-type]
+            (AsyncService(), lambda service: self.run_wrong_async(service, wrong)),
+        ]
+        for service, run in runs:
+            with self.assertLogs("deltaq", "WARNING") as logs:
+                run(service)
+            said = [line for line in logs.output if "handler" in line]
+            self.assertEqual(len(said), 1)
+            self.assertIn("WARNING:deltaq:the handler failed: key 'a', queue q, attempt 1: the handler returned 7: it must return None", said[0])
+            self.assertEqual(service.settled, [("a-1", "nack")])
+
+    def run_wrong(self, worker: Worker, service: Service) -> None:
+        worker.settings = replace(worker.settings, last_calls_seconds=LAST_CALLS_SECONDS)
+        service.stop = worker.stop
+        worker.run(signals=False)
+
+    def run_wrong_async(self, service: Any, wrong: Any) -> None:
+        async def run() -> None:
+            worker = aio.Worker(aio.Queue(service, "q"), wrong)
+            worker.settings = replace(worker.settings, last_calls_seconds=LAST_CALLS_SECONDS)
+            service.stop = worker.stop
+            await worker.run(signals=False)
+
+        asyncio.run(run())
+
     def test_a_queue_that_does_not_exist_is_waited_for_and_logged_once(self) -> None:
         with unittest.mock.patch("deltaq.popping.ABSENT", RetryOptions(first=0.01)):
             for run, service in ((self.run_threads, Absent()), (self.run_tasks, AsyncAbsent())):

@@ -173,9 +173,13 @@ class Leases:
         return [outcome.settle(held.id) for held, outcome, _ in batch]
 
     def settled(self, entries: Sequence[Json], results: Iterable[Settled]) -> list[Settled]:
-        """Removes the leases that a call has settled. Returns the results of those that had ended before the call."""
-        for entry in entries:
-            self._sending.pop(entry["lease_id"], None)
+        """Removes the leases that a call has settled, and logs the keys that it has parked. Returns the results of those that had ended before the call."""
+        sent = {entry["lease_id"]: self._sending.pop(entry["lease_id"], None) for entry in entries}
+        results = list(results)
+        for result in results:
+            if result.parked and (entry := sent.get(result.lease_id)) is not None:
+                held, outcome, _ = entry
+                log.warning("key %r of queue %s is parked after %s failures: %s", held.item.key, self._queue, result.failures, outcome)
         return [result for result in results if result.result == "stale"]
 
     def unsettled(self, entries: Sequence[Json]) -> None:

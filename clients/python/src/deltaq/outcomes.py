@@ -1,12 +1,15 @@
-"""How a handler ends the lease of its key. A handler may return an outcome or raise it."""
+"""How a handler ends the lease of its key. A handler may return an outcome or raise it. No I/O except the log."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from .durations import Duration, HoldScope, delay_text, hold_of
 from .json import Json
 from .models import Item
+
+log = logging.getLogger("deltaq")
 
 #: Maximum length of an error text, in bytes of UTF-8, which is that of the server. Only the end of a longer text is sent, because the end says more.
 ERROR_BYTES_MAX = 4096
@@ -110,3 +113,13 @@ def outcome_of(result: object, item: Item) -> Outcome:
     if isinstance(result, BaseException):
         return Nack(f"{type(result).__name__}: {error_text(result)}")
     return Nack(f"the handler returned {error_text(result, repr)}: it must return None, Ack, Nack, Reject, Done or Release")
+
+
+def log_failure(result: object, item: Item, queue: str) -> None:
+    """Logs what a handler has returned or raised, if that is a failure that the handler has not chosen itself. `SystemExit` and `KeyboardInterrupt` end the
+    worker, which raises them."""
+    outcome = outcome_of(result, item)
+    if outcome is result or isinstance(outcome, Ack) or isinstance(result, (SystemExit, KeyboardInterrupt)):
+        return
+    failure = result if isinstance(result, BaseException) and not isinstance(result, Outcome) else None
+    log.warning("the handler failed: key %r, queue %s, attempt %d: %s", item.key, queue, item.attempt, outcome.error, exc_info=failure)

@@ -19,7 +19,7 @@ from .json import Json
 from .leases import EXTEND_WAIT_SECONDS_MAX, Context, Held, Leases, extend_policy
 from .middleware import wrap
 from .models import Item, Popped, Settled
-from .outcomes import Outcome, outcome_of
+from .outcomes import Outcome, log_failure, outcome_of
 from .popping import Absence, WorkerSettings, settled_of
 from .retry import Attempts
 from .signatures import check_handler
@@ -255,8 +255,6 @@ class Worker:
         try:
             result = self._handler(held.item, held.context)
         except Exception as error:
-            if not isinstance(error, Outcome):
-                log.warning("the handler of %r failed", held.item.key, exc_info=True)
             result = error
         except BaseException as error:
             # An exception such as SystemExit ends the worker, and the key has failed.
@@ -265,6 +263,7 @@ class Worker:
         self._finish_work(held, result)
 
     def _finish_work(self, held: Held, result: object) -> None:
+        log_failure(result, held.item, self._queue.name)
         with self._changed:
             self._leases.finish(held, outcome_of(result, held.item), time.monotonic())
             self._wake(self._has_outcomes, self._settle_at())

@@ -19,7 +19,7 @@ from ..json import Json
 from ..leases import EXTEND_WAIT_SECONDS_MAX, Context, Held, Leases, extend_policy
 from ..middleware import AsyncHandler, awaitable, wrap
 from ..models import Item, Popped, Settled
-from ..outcomes import Outcome, Release, outcome_of
+from ..outcomes import Outcome, Release, log_failure, outcome_of
 from ..popping import Absence, WorkerSettings, settled_of
 from ..retry import Attempts
 from ..signatures import check_handler
@@ -222,10 +222,9 @@ class Worker:
             # A lost lease is not settled. If the worker ends, the key is released. Any other cancellation comes from the handler itself.
             result = Release() if held.context.is_lost or self._has_given_up else error
         except Exception as error:
-            if not isinstance(error, Outcome):
-                log.warning("the handler of %r failed", held.item.key, exc_info=True)
             result = error
         finally:
+            log_failure(result, held.item, self._queue.name)
             self._leases.finish(held, outcome_of(result, held.item), time.monotonic())
             self._start_handlers()
 
