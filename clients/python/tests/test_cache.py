@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 import unittest
 
-from deltaq import BadReply, ConnectionLost, DeletedFinalStateUnknown, Problem, RetryOptions, Store, ViewObject
+from deltaq import BadReply, ConnectionLost, DeletedFinalStateUnknown, Problem, RetryOptions, Store, ViewObject, calls
 from deltaq.cache import Added, Cache, Deleted, Event, Updated
 from deltaq.json import Json
+from deltaq.outage import Outage
 from deltaq.watching import Watching
 
 
@@ -133,54 +134,57 @@ class Indexes(unittest.TestCase):
         self.assertTrue(store.keys())
 
 
+WATCH = calls.watch("q")
+
+
 class EndsOfWatches(unittest.TestCase):
     def setUp(self) -> None:
         self.cache = Cache(Store())
-        self.watching = Watching(self.cache, RetryOptions(first=1.0, random=lambda: 1.0))
+        self.watching = Watching(self.cache, RetryOptions(first=1.0, random=lambda: 1.0), Outage(["http://localhost:1"]))
 
     def test_a_stream_with_changes_goes_on_at_once(self) -> None:
         for version in (5, 6):
             self.watching.received()
             list(self.cache.apply(bookmark(version, is_end=True)))
-            self.assertEqual(self.watching.wait_after(None), 0.0)
+            self.assertEqual(self.watching.wait_after(None, WATCH), 0.0)
 
     def test_streams_without_changes_wait(self) -> None:
         for _ in range(2):
             self.watching.received()
             list(self.cache.apply(row("Added", "a", 1)))
-            self.assertEqual(self.watching.wait_after(None), 1.0, "a part of a list changes nothing")
+            self.assertEqual(self.watching.wait_after(None, WATCH), 1.0, "a part of a list changes nothing")
         list(self.cache.apply(bookmark(5, is_end=True)))
-        self.assertEqual(self.watching.wait_after(None), 0.0)
+        self.assertEqual(self.watching.wait_after(None, WATCH), 0.0)
         for _ in range(2):
             self.watching.received()
             list(self.cache.apply(bookmark(5)))
-            self.assertEqual(self.watching.wait_after(None), 1.0)
+            self.assertEqual(self.watching.wait_after(None, WATCH), 1.0)
 
     def test_streams_without_rows_wait_longer_and_longer(self) -> None:
-        self.assertEqual([self.watching.wait_after(None) for _ in range(3)], [1.0, 2.0, 4.0])
+        self.assertEqual([self.watching.wait_after(None, WATCH) for _ in range(3)], [1.0, 2.0, 4.0])
         self.watching.received()
-        self.assertEqual(self.watching.wait_after(ConnectionLost()), 1.0)
+        self.assertEqual(self.watching.wait_after(ConnectionLost(), WATCH), 1.0)
 
     def test_a_list_with_a_row_that_cant_be_read_ends_in_the_end(self) -> None:
         waits = []
         for _ in range(8):
             self.watching.received()
-            waits.append(self.watching.wait_after(BadReply(is_json=True)))
+            waits.append(self.watching.wait_after(BadReply(is_json=True), WATCH))
         self.assertEqual(waits, [1.0] * 7 + [None])
         list(self.cache.apply(bookmark(5, is_end=True)))
-        self.assertEqual(self.watching.wait_after(BadReply(is_json=True)), 1.0)
+        self.assertEqual(self.watching.wait_after(BadReply(is_json=True), WATCH), 1.0)
 
     def test_410_lists_again(self) -> None:
         list(self.cache.apply(bookmark(5, is_end=True)))
         self.assertEqual(self.cache.begin(), 5)
-        self.assertIsNotNone(self.watching.wait_after(Problem(410, {"code": "expired", "retryable": False})))
+        self.assertIsNotNone(self.watching.wait_after(Problem(410, {"code": "expired", "retryable": False}), WATCH))
         self.assertEqual(self.cache.begin(), 0)
 
     def test_a_queue_that_does_not_exist_is_waited_for(self) -> None:
-        self.assertIsNotNone(self.watching.wait_after(Problem(404, {"code": "queue-not-found", "retryable": False})))
+        self.assertIsNotNone(self.watching.wait_after(Problem(404, {"code": "queue-not-found", "retryable": False}), WATCH))
 
     def test_other_refusals_are_final(self) -> None:
-        self.assertIsNone(self.watching.wait_after(Problem(403, {"code": "forbidden", "retryable": False})))
+        self.assertIsNone(self.watching.wait_after(Problem(403, {"code": "forbidden", "retryable": False}), WATCH))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from typing import Any
 
 from deltaq import Informer, Queue, RetryOptions, aio
 from deltaq.json import Json
+from deltaq.outage import Outage
 
 ROWS: list[Json] = [
     {"type": "Added", "key": "a", "resource_version": 1, "object": {"key": "a"}},
@@ -21,6 +22,7 @@ class Service:
     """Takes the place of a client."""
 
     retry = RetryOptions()
+    outage = Outage(["http://localhost:1"])
 
     def rows(self, *_: object) -> Iterator[Json]:
         yield from ROWS
@@ -28,6 +30,7 @@ class Service:
 
 class AsyncService:
     retry = RetryOptions()
+    outage = Outage(["http://localhost:1"])
 
     async def rows(self, *_: object) -> AsyncIterator[Json]:
         for row in ROWS:

@@ -72,6 +72,12 @@ class Call(Generic[T_co]):
         return "" if not rest else rest[0] if rest[0] in ("sources", "indexes") else rest[-1]
 
     @property
+    def label(self) -> str:
+        """The call as the log names it. The target has the id of a pop, which is a secret."""
+        name = self.name or {"GET": "get", "PUT": "put_settings", "PATCH": "patch_settings", "DELETE": "delete_queue"}.get(self.method, self.method)
+        return f'the {name} of the queue "{self.queue}"' if self.queue else f"the call {name}"
+
+    @property
     def _parts(self) -> list[str]:
         return self.target.split("?", 1)[0].split("/")[2:]
 

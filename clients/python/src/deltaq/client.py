@@ -59,6 +59,7 @@ class Client:
         make: Send = _make
         self._invoke = wrap(make, middleware) if middleware else None
         self._transport = Transport(url, token=Token(token, token_file, token_source), timeout=reply_timeout, ssl_context=ssl_context)
+        self.outage = self._transport.outage
 
     def __enter__(self) -> Client:
         return self
@@ -104,20 +105,27 @@ class Client:
 
     def _send(self, call: Call[T], cancel: Cancel | None, attempts: Attempts) -> T:
         while True:
+            attempts.begins()
             try:
                 return self._attempt(call, cancel)
             except Error as error:
                 wait = attempts.wait_after(error)
                 if wait is None or (call.counts_twice and error.is_outcome_unknown):
                     raise
+                self.outage.repeats(error, call, attempts)
             pause(wait, cancel)
 
     def _attempt(self, call: Call[T], cancel: Cancel | None, timeout: float | None = None) -> T:
-        return read_reply(self.codec, call, self._transport.request(call, cancel, timeout))
+        reply = self._transport.request(call, cancel, timeout)
+        if reply.status < 500:
+            self.outage.answered()
+        return read_reply(self.codec, call, reply)
 
     def rows(self, call: Call[None], cancel: Cancel, bookmark: Duration | None) -> Iterator[Json]:
         """The rows of one watch, until its stream ends."""
         stream = self._transport.stream(call, silence_seconds(bookmark), cancel)
+        if not isinstance(stream, Reply) or stream.status < 500:
+            self.outage.answered()
         if isinstance(stream, Reply):
             raise read_problem(self.codec, stream)
         for line in stream.lines():

@@ -33,12 +33,18 @@ class Error(Exception):
 class ConnectionLost(Error):
     """There was no reply: the outcome of the call is unknown, unless there was no connection (`was_sent` is False)."""
 
-    def __init__(self, message: str = "", *, was_sent: bool = True) -> None:
+    def __init__(self, message: str = "", *, was_sent: bool = True, is_lasting: bool = False) -> None:
         super().__init__(message)
         self.was_sent = was_sent
+        #: Whether the next attempt would fail for the same reason, such as a certificate that can't be verified. Only workers, informers and reflectors go on.
+        self.is_lasting = is_lasting
 
     @property
     def is_retryable(self) -> bool:
+        return not self.is_lasting
+
+    @property
+    def is_temporary(self) -> bool:
         return True
 
     @property
@@ -117,7 +123,7 @@ class Problem(Error):
 
     @property
     def hint(self) -> str | None:
-        """What to do, such as `did you mean "wait"?`, if the server knows it."""
+        """What to do, such as `did you mean "wait"?`, if it is known. Parameters of the API that have another name here are named as here."""
         hint = self.fields.get("hint")
         if isinstance(hint, str):
             return hint.replace("duplicates=last", "keep_last=True")

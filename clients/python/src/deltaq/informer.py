@@ -129,18 +129,18 @@ class Informer:
             self._settled.set()
 
     def _watch_all(self) -> None:
-        watching = Watching(self._cache, self._queue.client.retry)
+        watching = Watching(self._cache, self._queue.client.retry, self._queue.client.outage)
         while True:
             failure: Error | None = None
+            call = calls.watch(
+                self._queue.name,
+                view=self._view,
+                resource_version=self._cache.begin(),
+                prefix=self._prefix,
+                shard=self._shard,
+                bookmark=self._bookmark,
+            )
             try:
-                call = calls.watch(
-                    self._queue.name,
-                    view=self._view,
-                    resource_version=self._cache.begin(),
-                    prefix=self._prefix,
-                    shard=self._shard,
-                    bookmark=self._bookmark,
-                )
                 for row in self._queue.client.rows(call, self._cancel, self._bookmark):
                     watching.received()
                     self._apply(row)
@@ -148,7 +148,7 @@ class Informer:
                 raise
             except Error as error:
                 failure = error
-            wait = watching.wait_after(failure)
+            wait = watching.wait_after(failure, call)
             if wait is None:
                 assert failure is not None
                 raise failure

@@ -24,6 +24,10 @@ log = logging.getLogger("deltaq")
 POP_MAX = 1000
 #: How long the last calls of a stopping worker may take, in seconds.
 LAST_CALLS_SECONDS = 5.0
+#: What is logged if a worker stops and its last pop got no reply: the queue, and the last error.
+NO_LAST_POP = "the last pop of queue %s got no reply; keys that it has leased are delivered again when their leases expire: %s"
+#: The last error of a pop without one.
+SILENT = "the server was silent"
 #: The waits for a queue that does not exist: 1 s, doubling to 15 s.
 ABSENT = RetryOptions(first=1.0, max=15.0, random=lambda: 1.0)
 

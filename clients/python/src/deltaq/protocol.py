@@ -43,7 +43,7 @@ def read_reply(codec: Codec, call: Call[T], reply: Reply) -> T:
     try:
         return call.read((fields, reply.etag or "") if call.is_tagged else fields)
     except (KeyError, TypeError, AttributeError) as error:
-        raise BadReply(f"the reply to {call.method} {call.target} does not match the API: {error!r}", is_json=bool(body)) from error
+        raise BadReply(f"the reply to {call.label} does not match the API: {error!r}", is_json=bool(body)) from error
 
 
 def read_problem(codec: Codec, reply: Reply) -> Problem:

@@ -1,17 +1,14 @@
-"""When a call is repeated, and after which wait. Both clients, with threads and for asyncio, use these rules. No I/O except the log."""
+"""When a call is repeated, and after which wait. Both clients, with threads and for asyncio, use these rules. No I/O."""
 
 from __future__ import annotations
 
-import logging
 import math
 import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from .errors import BadReply, Error, Problem
-
-log = logging.getLogger("deltaq")
+from .errors import BadReply, Cancelled, ConnectionLost, Error, Problem, TokenError
 
 #: Maximum wait that the client grants to a server, in seconds. Python can't wait for arbitrarily long times.
 ASKED_SECONDS_MAX = 86400.0
@@ -58,10 +55,36 @@ class Attempts:
         self._began_at = time.monotonic()
         self._policy = policy
         self._for_ever = for_ever
+        #: The error of the last attempt that has failed.
+        self.last_error: Error | None = None
+        # Whether an attempt has neither a reply nor an error yet, and whether an earlier one may have reached a server.
+        self._is_under_way = False
+        self._was_sent = False
+
+    def begins(self) -> None:
+        """An attempt begins."""
+        self._is_under_way = True
+
+    @property
+    def is_unsent(self) -> bool:
+        """Whether every attempt has failed before anything was sent."""
+        return self.last_error is not None and not self._was_sent and not self._is_under_way
+
+    @property
+    def limit(self) -> str:
+        """For how long a call is repeated, as the end of a sentence; empty without a limit."""
+        if self._for_ever:
+            return ""
+        times = "" if self._policy.attempts is None else f", at most {self._policy.attempts - 1} times"
+        return f" for up to {self._policy.total:g} s{times}"
 
     def wait_after(self, error: Error) -> float | None:
         """The wait before the next attempt, in seconds; None if the call has failed."""
         self.failures += 1
+        if isinstance(error, Cancelled):
+            return None
+        self.last_error, self._is_under_way = error, False
+        self._was_sent = self._was_sent or not (isinstance(error, TokenError) or (isinstance(error, ConnectionLost) and not error.was_sent))
         self._unreadable = self._unreadable + 1 if isinstance(error, BadReply) and error.is_json else 0
         limit = self._policy.attempts
         if self._for_ever:
@@ -77,6 +100,4 @@ class Attempts:
             wait += min(max(problem.retry_after, 0.0), ASKED_SECONDS_MAX)
         if not self._for_ever and time.monotonic() - self._began_at + wait > self._policy.total:
             return None
-        if not error.is_retryable:
-            log.warning("an unexpected error; the call is repeated: %s", error)
         return wait

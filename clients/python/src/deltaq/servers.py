@@ -74,6 +74,12 @@ def _read(url: str) -> str:
     return f"{parts.scheme}://{named}{suffix}{parts.path.rstrip('/')}"
 
 
+def shown(url: str) -> str:
+    """A URL of a server with its port, so that one who has forgotten the port sees which one was used."""
+    parts = urlsplit(url)
+    return url if parts.port is not None else f"{parts.scheme}://{parts.netloc}:{PORTS[parts.scheme]}{parts.path}"
+
+
 def _queue(target: str) -> str:
     """The name of the queue in a target, still encoded; empty for other targets."""
     parts = target.partition("?")[0].split("/")

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from .calls import Call
 from .errors import Cancelled, ConnectionLost
+from .outage import Outage, incomplete, unreachable
 from .protocol import Reply, is_undone_here
 from .servers import ALIVE_SECONDS_MAX, ALIVE_TARGET, CONNECT_SECONDS_MAX, Servers
 from .token import Token
@@ -91,6 +92,8 @@ class _Server:
     """One server, with its idle connections."""
 
     def __init__(self, url: str, ssl_context: ssl.SSLContext | None, *, is_single: bool) -> None:
+        #: The URL.
+        self.url = url
         parts = urlsplit(url)
         self._host, self._port = parts.hostname or "", parts.port
         self._prefix = parts.path
@@ -138,7 +141,7 @@ class _Server:
             connection.connect()
         except OSError as error:
             connection.close()
-            raise ConnectionLost(f"can't connect to {self._host}:{self._port}: {error}", was_sent=False) from error
+            raise unreachable(self.url, error) from error
         connection.sock.settimeout(timeout)
         return connection
 
@@ -194,7 +197,7 @@ class _Exchange:
         if self.cancel.is_set:
             return Cancelled("the call was cancelled")
         self.leave()
-        return ConnectionLost(f"there was no complete reply: {type(error).__name__}: {error}")
+        return incomplete(self.server.url, error)
 
 
 class Transport:
@@ -205,6 +208,8 @@ class Transport:
         self._servers = [_Server(each, ssl_context, is_single=not self._choice.are_several) for each in self._choice.urls]
         self._timeout = timeout
         self._token = token
+        #: Logs that calls are repeated because no server answers.
+        self.outage = Outage(self._choice.urls)
 
     def close(self) -> None:
         for server in self._servers:

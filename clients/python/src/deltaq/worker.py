@@ -20,7 +20,7 @@ from .leases import EXTEND_WAIT_SECONDS_MAX, Context, Held, Leases, extend_polic
 from .middleware import wrap
 from .models import Item, Popped, Settled
 from .outcomes import Outcome, log_failure, outcome_of
-from .popping import Absence, WorkerSettings, settled_of
+from .popping import NO_LAST_POP, SILENT, Absence, WorkerSettings, settled_of
 from .retry import Attempts
 from .signatures import check_handler
 from .transport import Cancel
@@ -93,6 +93,8 @@ class Worker:
         # The first cancels the waiting pop when the worker stops; the second cancels all other calls when their time limit has passed.
         self._pop_cancel = Cancel()
         self._cancel = Cancel()
+        # The attempts of the last pop.
+        self._pop_attempts = self._for_ever()
 
     def stop(self) -> None:
         """Stops the worker gracefully: running handlers finish, and keys that no handler has begun are released."""
@@ -182,8 +184,9 @@ class Worker:
         absence = Absence(self._queue.name)
         while True:
             call = self.settings.pop(self._queue.name, pop_id, settles, max=room)
+            self._pop_attempts = self._for_ever()
             try:
-                return self._queue.client.send(call, cancel=self._pop_cancel, attempts=self._for_ever())
+                return self._queue.client.send(call, cancel=self._pop_cancel, attempts=self._pop_attempts)
             except Problem as problem:
                 self._settled(settles, settled_of(problem))
                 if problem.code == "queue-closed":
@@ -210,17 +213,21 @@ class Worker:
 
     def _recover_pop(self, pop_id: str, settles: Sequence[Json]) -> None:
         """Repeats the pop that `stop` has cancelled, so that the keys that it leased are released and its settles are not lost."""
+        if self._pop_attempts.is_unsent:
+            # No server has received the pop, so it has leased nothing.
+            self._unsettled(settles)
+            return
         call = self.settings.pop(self._queue.name, pop_id, settles, wait=0)
         # A timeout cancels only this call, because running handlers still need extends and settles.
-        cancel = Cancel()
+        cancel, attempts = Cancel(), self._for_ever()
         with self._time_limit(cancel):
             try:
-                self._take(self._queue.client.send(call, cancel=cancel, attempts=self._for_ever()), settles)
+                self._take(self._queue.client.send(call, cancel=cancel, attempts=attempts), settles)
             except Problem as problem:
                 self._settled(settles, settled_of(problem))
-            except Error as error:
+            except Error:
                 self._unsettled(settles)
-                log.warning("the last pop got no reply; keys that it leased are delivered again when their leases expire: %s", error)
+                log.warning(NO_LAST_POP, self._queue.name, attempts.last_error or self._pop_attempts.last_error or SILENT)
 
     # Handlers.
 
@@ -326,8 +333,10 @@ class Worker:
             except Cancelled:
                 return
             except Error as error:
+                wait = attempts.wait_after(error) or EXTEND_WAIT_SECONDS_MAX
+                self._queue.client.outage.repeats(error, call, attempts)
                 with self._changed:
-                    self._leases.extend_failed(time.monotonic(), attempts.wait_after(error) or EXTEND_WAIT_SECONDS_MAX)
+                    self._leases.extend_failed(time.monotonic(), wait)
                 continue
             attempts.failures = 0
             with self._changed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 import os
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Sequence
@@ -19,6 +20,7 @@ from ..errors import ConnectionLost, Error
 from ..json import Codec, Json
 from ..middleware import AsyncSend, wrap
 from ..models import Page, QueueDocument
+from ..outage import Outage, incomplete, unreachable
 from ..protocol import Reply, is_undone_here, read_problem, read_reply
 from ..retry import Attempts, RetryOptions
 from ..servers import ALIVE_SECONDS_MAX, ALIVE_TARGET, CONNECT_SECONDS_MAX, SILENCE_SECONDS, Servers
@@ -62,6 +64,7 @@ class Client:
         self._invoke = wrap(make, middleware) if middleware else None
         self._timeout = reply_timeout
         self._servers = Servers(url)
+        self.outage = Outage(self._servers.urls)
         self._http = httpx.AsyncClient(
             headers={"accept": "application/json", "accept-encoding": "identity"},
             auth=_Authorized(Token(token, token_file, token_source)),
@@ -114,12 +117,14 @@ class Client:
 
     async def _send(self, call: Call[T], attempts: Attempts) -> T:
         while True:
+            attempts.begins()
             try:
                 return await self._attempt(call)
             except Error as error:
                 wait = attempts.wait_after(error)
                 if wait is None or (call.counts_twice and error.is_outcome_unknown):
                     raise
+                self.outage.repeats(error, call, attempts)
             await asyncio.sleep(wait)
 
     async def _attempt(self, call: Call[T], timeout: float | None = None) -> T:
@@ -129,10 +134,9 @@ class Client:
         others = len(self._servers.urls) - 1
         while True:
             index = self._servers.next(call.target)
-            url = self._servers.urls[index] + call.target
-            request = self._http.request(call.method, url, content=call.body, headers=headers, timeout=timeouts)
+            request = self._request(call.method, index, call.target, timeouts, content=call.body, headers=headers)
             try:
-                answer = await self._answer(index, request)
+                answer = await self._answer(index, self._http.send(request))
             except ConnectionLost as lost:
                 self._servers.leave(index, call.target)
                 if lost.was_sent or others == 0:
@@ -141,8 +145,15 @@ class Client:
                 self._servers.answered(index, call.target, answer.status_code, answer.headers.get("deltaq-owner"))
                 reply = Reply.of(answer.status_code, answer.headers.get, answer.content)
                 if not self._is_undone_here(index, call, reply) or others == 0:
+                    if reply.status < 500:
+                        self.outage.answered()
                     return read_reply(self.codec, call, reply)
             others -= 1
+
+    def _request(self, method: str, index: int, target: str, timeout: httpx.Timeout | float, **more: Any) -> httpx.Request:
+        request = self._http.build_request(method, self._servers.urls[index] + target, timeout=timeout, **more)
+        request.url = _Url(request.url)
+        return request
 
     def _is_undone_here(self, index: int, call: Call[Any], reply: Reply) -> bool:
         is_undone = is_undone_here(reply)
@@ -166,12 +177,12 @@ class Client:
                     task.cancel()
                     await asyncio.wait({task})
         except (httpx.HTTPError, httpx.StreamError) as error:
-            was_sent = not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
-            raise ConnectionLost(f"there was no complete reply: {type(error).__name__}: {error}", was_sent=was_sent) from error
+            url = self._servers.urls[index]
+            raise (unreachable if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout)) else incomplete)(url, error) from error
 
     async def _is_alive(self, index: int) -> bool:
         try:
-            await self._http.get(self._servers.urls[index] + ALIVE_TARGET, auth=None, timeout=ALIVE_SECONDS_MAX)
+            await self._http.send(self._request("GET", index, ALIVE_TARGET, ALIVE_SECONDS_MAX), auth=None)
         except (httpx.HTTPError, httpx.StreamError):
             return False
         return True
@@ -204,11 +215,12 @@ class Client:
         others = len(self._servers.urls) - 1
         while True:
             index = self._servers.next(call.target)
-            url = self._servers.urls[index] + call.target
-            request = self._http.build_request(call.method, url, headers={"accept": "application/x-ndjson"}, timeout=timeout)
+            request = self._request(call.method, index, call.target, timeout, headers={"accept": "application/x-ndjson"})
             try:
                 answer = await self._answer(index, self._http.send(request, stream=True))
                 self._servers.answered(index, call.target, answer.status_code, answer.headers.get("deltaq-owner"))
+                if answer.status_code < 500:
+                    self.outage.answered()
                 if answer.status_code == 200:
                     return index, answer
                 try:
@@ -236,6 +248,20 @@ async def _next(parts: AsyncIterator[bytes]) -> bytes:
         if part:
             return part
     return b""
+
+
+class _Url(httpx.URL):
+    """The URL of a request of this client."""
+
+
+class _Others(logging.Filter):
+    """Keeps the requests of this client out of the log of httpx: their URLs have the ids of pops, which are secrets. Other requests stay in it."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not (isinstance(record.args, tuple) and any(isinstance(each, _Url) for each in record.args))
+
+
+logging.getLogger("httpx").addFilter(_Others())
 
 
 class _Authorized(httpx.Auth):

@@ -20,7 +20,7 @@ from ..leases import EXTEND_WAIT_SECONDS_MAX, Context, Held, Leases, extend_poli
 from ..middleware import AsyncHandler, awaitable, wrap
 from ..models import Item, Popped, Settled
 from ..outcomes import Outcome, Release, log_failure, outcome_of
-from ..popping import Absence, WorkerSettings, settled_of
+from ..popping import NO_LAST_POP, SILENT, Absence, WorkerSettings, settled_of
 from ..retry import Attempts
 from ..signatures import check_handler
 from .client import Queue
@@ -77,6 +77,8 @@ class Worker:
         self._pop_task: asyncio.Task[Popped | None] | None = None
         # A future that each change completes; None while nobody waits for a change.
         self._changed: asyncio.Future[None] | None = None
+        # The attempts of the last pop.
+        self._pop_attempts = self._for_ever()
 
     def stop(self) -> None:
         """Stops the worker gracefully: running handlers finish, and keys that no handler has begun are released."""
@@ -168,8 +170,9 @@ class Worker:
         absence = Absence(self._queue.name)
         while True:
             call = self.settings.pop(self._queue.name, pop_id, settles, max=room)
+            self._pop_attempts = self._for_ever()
             try:
-                return await self._queue.client.send(call, attempts=self._for_ever())
+                return await self._queue.client.send(call, attempts=self._pop_attempts)
             except Problem as problem:
                 self._settled(settles, settled_of(problem))
                 if problem.code == "queue-closed":
@@ -190,15 +193,20 @@ class Worker:
 
     async def _recover_pop(self, pop_id: str, settles: Sequence[Json]) -> None:
         """Repeats the pop that `stop` has cancelled, so that the keys that it leased are released and its settles are not lost."""
+        if self._pop_attempts.is_unsent:
+            # No server has received the pop, so it has leased nothing.
+            self._unsettled(settles)
+            return
         call = self.settings.pop(self._queue.name, pop_id, settles, wait=0)
+        attempts = self._for_ever()
         try:
-            sent = self._queue.client.send(call, attempts=self._for_ever())
+            sent = self._queue.client.send(call, attempts=attempts)
             self._take(await asyncio.wait_for(sent, self.settings.last_calls_seconds), settles)
         except Problem as problem:
             self._settled(settles, settled_of(problem))
-        except (Error, asyncio.TimeoutError) as error:
+        except (Error, asyncio.TimeoutError):
             self._unsettled(settles)
-            log.warning("the last pop got no reply; keys that it leased are delivered again when their leases expire: %s", error)
+            log.warning(NO_LAST_POP, self._queue.name, attempts.last_error or self._pop_attempts.last_error or SILENT)
 
     # Handlers.
 
@@ -271,6 +279,7 @@ class Worker:
                 attempts.failures = 0
             except Error as error:
                 self._leases.extend_failed(time.monotonic(), attempts.wait_after(error) or EXTEND_WAIT_SECONDS_MAX)
+                self._queue.client.outage.repeats(error, call, attempts)
 
     async def _expire(self) -> None:
         while True:
