@@ -5,7 +5,7 @@ from __future__ import annotations
 import unittest
 import unittest.mock
 
-from deltaq import Worker
+from deltaq import Queue, Worker
 from deltaq.breaker import Breaker
 
 # With the limit 3. The key and the outcome of a handler end with "!" if a pause begins, and with "+" if the worker goes on. A number is the length of the
@@ -59,7 +59,7 @@ class Breakers(unittest.TestCase):
     def test_a_limit_out_of_range_is_refused(self) -> None:
         for limit in (0, -1, 1001):
             with self.assertRaisesRegex(ValueError, "breaker must be from 1 to 1000"):
-                Worker(unittest.mock.Mock(), lambda item, context: None, breaker=limit)
+                Worker(Queue(unittest.mock.Mock(), "q"), lambda item, context: None, breaker=limit)
 
 
 if __name__ == "__main__":

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import os
 import sys
 import unittest
 import unittest.mock
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 from deltaq import Context, Item, ListedItem, Page, Problem, Produced, Queue, Settings, Worker, aio
@@ -195,8 +196,9 @@ class Shown(unittest.TestCase):
 class Handlers(unittest.TestCase):
     def check(self, handler: Any, *workers: Any) -> None:
         for worker in workers or (Worker, aio.Worker):
-            with self.assertRaisesRegex(TypeError, "handler"):
-                worker(unittest.mock.Mock(), handler)
+            queue = (aio.Queue if worker is aio.Worker else Queue)(unittest.mock.Mock(), "q")
+            with self.assertRaisesRegex(TypeError, "the handler"):
+                worker(queue, handler)
 
     def test_a_handler_with_a_wrong_signature_is_refused(self) -> None:
         async def work(item: Item, context: Context) -> None: ...
@@ -207,6 +209,20 @@ class Handlers(unittest.TestCase):
         self.check(lambda *, item, context: None)
         self.check(work, Worker)
 
+    def test_a_generator_is_no_handler(self) -> None:
+        def work(item: Item, context: Context) -> Iterator[None]:
+            yield
+
+        async def work_async(item: Item, context: Context) -> AsyncIterator[None]:
+            yield
+
+        class Work:
+            def __call__(self, item: Item, context: Context) -> Iterator[None]:
+                yield
+
+        for handler in (work, work_async, Work(), functools.partial(work)):
+            self.check(handler)
+
     def test_other_handlers_are_accepted(self) -> None:
         class Work:
             def __call__(self, item: Item, context: Context) -> None: ...
@@ -214,8 +230,8 @@ class Handlers(unittest.TestCase):
             def handle(self, item: Item, context: Context, more: int = 1) -> None: ...
 
         for handler in (Work(), Work().handle, lambda *_: None, unittest.mock.Mock(), max):
-            for worker in (Worker, aio.Worker):
-                worker(unittest.mock.Mock(), handler)  # type: ignore[arg-type]
+            Worker(Queue(unittest.mock.Mock(), "q"), handler)  # type: ignore[arg-type]
+            aio.Worker(aio.Queue(unittest.mock.Mock(), "q"), handler)  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":

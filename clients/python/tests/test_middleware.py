@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
-from deltaq import Call, Client, Context, Item, Nack, Outcome, Problem, Worker, aio
+from deltaq import Call, Client, Context, Item, Nack, Outcome, Problem, Queue, Worker, aio
 from deltaq.deltaqtest import Server
 from deltaq.middleware import wrap
 
@@ -149,7 +149,7 @@ class Middleware(unittest.TestCase):
     def test_a_middleware_that_returns_no_handler_is_refused(self) -> None:
         for worker in (Worker, aio.Worker):
             with self.assertRaisesRegex(TypeError, "handler"):
-                worker(unittest.mock.Mock(), lambda item, context: None, middleware=[lambda _: None])  # type: ignore[list-item, return-value]
+                worker((aio.Queue if worker is aio.Worker else Queue)(unittest.mock.Mock(), "q"), lambda item, context: None, middleware=[lambda _: None])  # type: ignore[arg-type, list-item, return-value]
 
 
 if __name__ == "__main__":

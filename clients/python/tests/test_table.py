@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import deltaq
 import deltaq.otel
-from deltaq import Nack, Worker, aio, popping, watching
+from deltaq import Nack, Queue, Worker, aio, popping, watching
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/clients.md"
 
@@ -42,7 +42,7 @@ def duration(seconds: float) -> str:
 
 def pops(**options: Any) -> str:
     """The number of keys that a worker asks for."""
-    worker = Worker(unittest.mock.Mock(), lambda item, context: None, **options)
+    worker = Worker(Queue(unittest.mock.Mock(), "q"), lambda item, context: None, **options)
     return parse_qs(urlsplit(worker.settings.pop("q", "id", []).target).query)["max"][0]
 
 
@@ -52,7 +52,7 @@ def text_of(name: str, value: object) -> str:
         follows = [pops(concurrency=count) for count in (3, 7)] == ["3", "7"]
         return "concurrency" if follows else pops()
     if name == "Worker(name)":
-        names = {Worker(unittest.mock.Mock(), lambda item, context: None).settings.name for _ in range(9)}
+        names = {Worker(Queue(unittest.mock.Mock(), "q"), lambda item, context: None).settings.name for _ in range(9)}
         return "unique" if len(names) == 9 else "none"
     if name == "Informer(bookmark)":
         return duration(watching.silence_seconds(None) / watching.SILENT_BOOKMARKS)

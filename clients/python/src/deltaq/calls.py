@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote, unquote, urlencode
 
+from .arguments import check_key, list_of, one_or_list
 from .durations import Duration, HoldScope, duration_seconds, duration_text, hold_of, waits_text
 from .errors import NotJson
 from .json import Json, Lines, dump, dump_lines
@@ -156,11 +157,12 @@ def _produce(
     sequence: int | None,
     *,
     traceparent: str | None,
+    key: str | None = None,
     if_match: str | None = None,
     if_absent: bool = False,
     query: Mapping[str, object] | None = None,
 ) -> Call[Produced]:
-    body = objects if objects is None or isinstance(objects, Mapping) else list(objects)
+    body = one_or_list(call, objects) if key is None else None
     parameters = {"source": source, "sequence": sequence, **(query or {})}
     headers = {**_trace(traceparent), **_conditions(if_match, if_absent)}
     # A rate-limited add counts as a failure. A repeat of a call that was applied would be refused, because its own change is the newest one.
@@ -208,8 +210,9 @@ def add_key(
     traceparent: str | None = None,
 ) -> Call[Produced]:
     """Mode `keys`: adds a key without an object. With `rate_limited`, the key waits as after a failure, and the call counts as one."""
+    check_key(key)
     query = {"key": key, **waits_text(delay, debounce, max_wait, head_start), "rate_limited": rate_limited, "must_exist": must_exist}
-    return _produce(queue, "add", None, source, sequence, traceparent=traceparent, query=query)
+    return _produce(queue, "add", None, source, sequence, traceparent=traceparent, key=key, query=query)
 
 
 def update(
@@ -266,8 +269,9 @@ def delete_key(
     traceparent: str | None = None,
 ) -> Call[Produced]:
     """Deletes a key. Its last state is the newest object that the queue has. With `if_match`, the call is refused unless that object has this ETag."""
+    check_key(key)
     query = {"key": key, **waits_text(None, debounce, max_wait, head_start), "must_exist": must_exist}
-    return _produce(queue, "delete", None, source, sequence, traceparent=traceparent, if_match=if_match, query=query)
+    return _produce(queue, "delete", None, source, sequence, traceparent=traceparent, if_match=if_match, key=key, query=query)
 
 
 def replace(
@@ -286,11 +290,21 @@ def replace(
     must_exist: bool = False,
     traceparent: str | None = None,
 ) -> Call[Replaced]:
-    """Sends the whole list of a source. The list may have any length. `keep_last` takes the last of several objects with the same key; otherwise they
-    refuse the list. With `skip_invalid`, invalid objects are left out: at most a tenth of the list. A
-    single invalid object in a list of several is always left out; a list whose only object is invalid is refused. The keys of these objects keep their
-    state."""
-    lines = dump_lines(objects, skip_invalid=skip_invalid)
+    """Sends the whole list of a source, of any length. What the source no longer has is deleted. The rules: docs/api/lists.md.
+
+    `source`: whose list it is; only keys of this source are deleted.
+    `sequence`: the number of the call, which the server applies once.
+    `only_changed`: leaves out objects that are as they were.
+    `max_delete_percent`, `max_deletes`: refuse a list that deletes more than both, with 409 `mass-delete`; by default, the queue has a limit.
+    `allow_empty`: an empty list may delete everything.
+    `keep_last`: of several objects with the same key the last one counts; otherwise they refuse the list.
+    `skip_invalid`: leaves out invalid objects, at most a tenth of the list. A single invalid object in a list of several is always left out; a list whose
+    only object is invalid is refused. The keys of these objects keep their state.
+    `dry_run`: changes nothing, and returns what would be.
+    `must_exist`: refuses the call if the queue does not exist, instead of creating it.
+    `traceparent`: the W3C trace that led to the call.
+    """
+    lines = dump_lines(list_of("replace", objects), skip_invalid=skip_invalid)
     body = lines.body + dump({"$end": lines.count}) + b"\n"
     query = {
         "source": source,
@@ -321,7 +335,7 @@ def deltas(
     """Sends a mixed batch of `{"type","key"?,"object"?,...}`, all or none. With `skip_invalid`, deltas with an invalid object are left out, however many
     they are, and the others are applied. With `expected_version`, the batch is refused if the newest object of the key has another version, or if 0 is
     expected and there is one."""
-    batch = list(deltas)
+    batch = list(list_of("deltas", deltas))
     # If only the reply was lost, a repeat is refused: the first call has changed the version.
     expects = any(delta.get("expected_version") is not None for delta in batch)
     path, headers = _queue(queue, "/deltas"), _trace(traceparent)
@@ -359,7 +373,7 @@ def resync(queue: str, *, traceparent: str | None = None) -> Call[Produced]:
 
 def seed(queue: str, objects: Iterable[Json]) -> Call[Json]:
     """Makes objects `{"key"?,"source"?,"object"}` known without a delta."""
-    return _call("POST", _queue(queue, "/seed"), _document, None, dump_lines(objects).body, counts_twice=True)
+    return _call("POST", _queue(queue, "/seed"), _document, None, dump_lines(list_of("seed", objects)).body, counts_twice=True)
 
 
 def report_source(queue: str, source: str, problem: str | None) -> Call[None]:
@@ -653,11 +667,13 @@ def items(
 
 def item(queue: str, key: str, *, with_diff: bool = False) -> Call[ListedItem]:
     """One key. With `with_diff`, it has the difference from the object that was acknowledged last to the newest one."""
+    check_key(key)
     return _call("GET", _queue(queue, "/item"), ListedItem.read, {"key": key, "with": "diff" if with_diff else None})
 
 
 def explain(queue: str, key: str) -> Call[Json]:
     """Why a key is not delivered."""
+    check_key(key)
     return _call("GET", _queue(queue, "/explain"), _document, {"key": key})
 
 
@@ -699,6 +715,7 @@ def known(
 
 
 def _object(queue: str, view: str, key: str, min_resource_version: int | None) -> Call[TaggedObject]:
+    check_key(key)
     query = {"view": view, "key": key, "min_resource_version": min_resource_version}
     return _call("GET", _queue(queue, "/object"), lambda tagged: TaggedObject.tagged(*tagged), query, is_tagged=True)
 
@@ -716,6 +733,7 @@ def known_object(queue: str, key: str, *, min_resource_version: int | None = Non
 
 def history(queue: str, key: str, *, limit: int | None = None, continue_: str | None = None) -> Call[Page[Json]]:
     """The events of a key, newest first, in pages."""
+    check_key(key)
     query = {"key": key, "limit": limit, "continue": continue_}
     return _call("GET", _queue(queue, "/history"), Page.reader(_document), query)
 

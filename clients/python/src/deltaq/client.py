@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from . import calls
+from .arguments import check_text
 from .calls import Call
 from .durations import Duration
 from .errors import Cancelled, Error
@@ -165,6 +166,7 @@ class Queue:
     """The calls of one queue."""
 
     def __init__(self, client: Client, name: str) -> None:
+        check_text(name, "the name of the queue")
         self.client = client
         self.name = name
 

@@ -43,8 +43,10 @@ def duration_seconds(duration: Duration) -> float:
     """The seconds of a duration."""
     if isinstance(duration, timedelta):
         return duration.total_seconds()
-    if not isinstance(duration, str):
+    if isinstance(duration, (int, float)):
         return float(duration)
+    if not isinstance(duration, str):
+        raise TypeError(f"{duration!r} is not a duration: write a number of seconds, or a text such as 30s or 1m30s")
     parts = PART.findall(duration)
     if not parts or "".join(number + unit for number, unit in parts) != duration:
         raise ValueError(f"{duration!r} is not a duration: write a number and a unit, such as 30s or 1m30s")

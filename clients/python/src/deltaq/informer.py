@@ -9,14 +9,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import calls
+from .arguments import check_queue
 from .cache import Cache, Index, Store
 from .client import Queue
 from .durations import Duration, duration_seconds
 from .errors import Cancelled, Error
-from .handlers import Handler, Notification
+from .handlers import Handler, Notification, check_handlers
 from .json import Json
 from .transport import Cancel
-from .watching import Watching
+from .watching import Watching, check_watch
 
 log = logging.getLogger("deltaq")
 
@@ -59,6 +60,8 @@ class Informer:
         resync: Duration | None = None,
         bookmark: Duration | None = None,
     ) -> None:
+        check_queue(queue, Queue, "an informer", "deltaq.Client")
+        check_watch(view, bookmark)
         self.store = Store(indexes)
         #: The error that ended the informer; None if there was none.
         self.error: BaseException | None = None
@@ -83,6 +86,7 @@ class Informer:
 
     def add_handler(self, handler: Handler) -> Registration:
         """Adds a handler. If the store has synced, the handler gets an add for each object before this method returns."""
+        check_handlers(handler, may_be_async=False)
         registration = Registration(handler)
         with self._lock:
             if self._cache.has_synced:

@@ -11,7 +11,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from opentelemetry import trace
+try:
+    from opentelemetry import trace
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError("deltaq.otel needs opentelemetry-api: pip install 'deltaq[otel]'", name="opentelemetry") from error
+
 from opentelemetry.trace import Link, Span, SpanKind, StatusCode, Tracer, TracerProvider
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from opentelemetry.util.types import Attributes

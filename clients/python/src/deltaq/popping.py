@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from . import calls
 from .breaker import LIMIT_MAX
 from .calls import Call
-from .durations import Duration
+from .durations import Duration, duration_seconds
 from .errors import Problem
 from .json import Json
 from .models import Popped, Settled
@@ -49,8 +49,16 @@ class WorkerSettings:
     last_calls_seconds: float = LAST_CALLS_SECONDS
 
     def __post_init__(self) -> None:
+        if isinstance(self.concurrency, bool) or not isinstance(self.concurrency, int):
+            raise TypeError(f"concurrency must be a whole number, and it is {self.concurrency!r}")
         if self.concurrency < 1:
             raise ValueError(f"concurrency must be at least 1, and it is {self.concurrency}")
+        if self.lease_duration is not None and _seconds("lease_duration", self.lease_duration) <= 0:
+            raise ValueError(f"lease_duration must be more than 0, and it is {self.lease_duration}")
+        if _seconds("wait", self.wait) < 0:
+            raise ValueError(f"wait must not be negative, and it is {self.wait}")
+        if not isinstance(self.grace, (int, float)):
+            raise TypeError(f"grace must be a number of seconds, and it is {self.grace!r}")
         if self.batch is not None and not 1 <= self.batch <= POP_MAX:
             raise ValueError(f"batch must be from 1 to {POP_MAX}, and it is {self.batch}")
         if self.breaker is not None and not 1 <= self.breaker <= LIMIT_MAX:
@@ -75,6 +83,13 @@ class WorkerSettings:
             with_diff=self.with_diff,
             settle=settle,
         )
+
+
+def _seconds(name: str, duration: Duration) -> float:
+    try:
+        return duration_seconds(duration)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name}: {error}") from None
 
 
 class Absence:

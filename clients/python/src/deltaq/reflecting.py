@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from . import calls
+from .arguments import kind
 from .calls import Call
 from .errors import NotJson, Problem, QueueDeleted, QueueRestored
 from .json import Json
@@ -59,6 +60,13 @@ CHANGES_MAX = 10_000
 
 #: Why an entry was not accepted.
 Refusal = Problem | NotJson
+
+
+def check_entry(entry: object) -> None:
+    """Raises a TypeError unless a source may yield this."""
+    if isinstance(entry, (Replace, Change)) or (isinstance(entry, list) and all(isinstance(change, Change) for change in entry)):
+        return
+    raise TypeError(f"the entry of a source is a {kind(entry)}: expected Replace or Change, such as Replace([...]) for a whole list, or a list of Change")
 
 
 def is_about_the_entry(refusal: Refusal) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
+from .arguments import check_text
+
 #: Timeout for connecting, in seconds, if there is another server.
 CONNECT_SECONDS_MAX = 2.0
 #: If there is another server: a server that was silent for so long, in seconds, while a call waits for it is asked whether it is alive.
@@ -23,6 +25,7 @@ class Servers:
     """The servers of a client. It stays with one of them until a call fails there."""
 
     def __init__(self, url: str) -> None:
+        check_text(url, "the URL of the server", "http://localhost:7070")
         self.urls = list(dict.fromkeys(_read(part.strip()) for part in url.split(",")))
         self._present = 0
         # The owners of queues, as servers have named them. Only a server of this client counts: the token goes to no other.

@@ -24,20 +24,37 @@ def show_as_method(method: Any, build: Callable[..., Any]) -> None:
 
 def check_handler(handler: object, *, may_be_async: bool) -> None:
     """Raises a TypeError if a worker can't call the handler with an item and a context."""
-    if not callable(handler):
-        raise TypeError(f"the handler is {handler!r}: it must be a function of an item and a context")
-    function = handler if inspect.isroutine(handler) else type(handler).__call__
-    if not may_be_async and (inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(function)):
-        raise TypeError(f"the handler {_name(handler)} is a coroutine: a worker with threads can't await it, and one of deltaq.aio can")
+    check_function(handler, "the handler", "an item and a context", 2)
+    if not may_be_async:
+        check_not_async(handler, "the handler", "a worker")
+
+
+def check_function(function: object, what: str, takes: str, count: int) -> None:
+    """Raises a TypeError unless the function can be called with that many arguments, which are what it `takes`."""
+    if not callable(function):
+        raise TypeError(f"{what} is {function!r}: it must be a function of {takes}")
+    if any(is_generator(each) for is_generator in (inspect.isgeneratorfunction, inspect.isasyncgenfunction) for each in _codes(function)):
+        raise TypeError(f"{what} {_name(function)} is a generator, which runs only while something reads from it: write return instead of yield")
     try:
-        signature = inspect.signature(handler)
+        signature = inspect.signature(function)
     except ValueError:
         # Some functions in C do not say what they take.
         return
     try:
-        signature.bind(None, None)
+        signature.bind(*[None] * count)
     except TypeError as error:
-        raise TypeError(f"the handler {_name(handler)}{signature} must take an item and a context: {error}") from None
+        raise TypeError(f"{what} {_name(function)}{signature} must take {takes}: {error}") from None
+
+
+def check_not_async(function: object, what: str, caller: str) -> None:
+    """Raises a TypeError if only asyncio can call the function."""
+    if any(map(inspect.iscoroutinefunction, _codes(function))):
+        raise TypeError(f"{what} {_name(function)} is a coroutine: {caller} with threads can't await it, and one of deltaq.aio can")
+
+
+def _codes(function: object) -> tuple[object, object]:
+    """A function, or an object that is called like one with its method."""
+    return function, function if inspect.isroutine(function) else type(function).__call__
 
 
 def _name(handler: object) -> str:

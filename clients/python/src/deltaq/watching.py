@@ -15,6 +15,7 @@ log = logging.getLogger("deltaq")
 
 #: Interval of the bookmarks of a watch, in seconds, if the watch does not set it.
 BOOKMARK_SECONDS = 15.0
+VIEWS = ("latest", "known")
 #: A watch that receives nothing for this many bookmark intervals counts as lost.
 SILENT_BOOKMARKS = 2.5
 
@@ -22,6 +23,14 @@ SILENT_BOOKMARKS = 2.5
 def silence_seconds(bookmark: Duration | None) -> float:
     """How long a watch with this bookmark interval may be silent, in seconds."""
     return SILENT_BOOKMARKS * (BOOKMARK_SECONDS if bookmark is None else duration_seconds(bookmark))
+
+
+def check_watch(view: str, bookmark: Duration | None) -> None:
+    """Raises an error if no server would accept such a watch."""
+    if view not in VIEWS:
+        raise ValueError(f"the view is {view!r}: it must be one of {', '.join(VIEWS)}")
+    if bookmark is not None:
+        duration_seconds(bookmark)
 
 
 class Watching:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from . import calls
+from .arguments import check_queue
 from .client import Queue, pause
 from .durations import Duration
 from .errors import BadReply, Cancelled, Error, Problem
@@ -65,6 +66,7 @@ class Worker:
         breaker: int | None = None,
         middleware: Sequence[Callable[[Handler], Handler]] = (),
     ) -> None:
+        check_queue(queue, Queue, "a worker", "deltaq.Client")
         check_handler(handler, may_be_async=False)
         self.settings = WorkerSettings(name, concurrency, batch, lease_duration, with_known, with_diff, wait, grace, breaker, group)
         self._queue = queue

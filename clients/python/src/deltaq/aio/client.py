@@ -14,6 +14,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import httpx
 
 from .. import calls
+from ..arguments import check_text
 from ..calls import Call
 from ..durations import Duration
 from ..errors import ConnectionLost, Error
@@ -307,6 +308,7 @@ class Queue:
     """The calls of one queue."""
 
     def __init__(self, client: Client, name: str) -> None:
+        check_text(name, "the name of the queue")
         self.client = client
         self.name = name
 

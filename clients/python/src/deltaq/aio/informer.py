@@ -8,12 +8,13 @@ import logging
 from collections.abc import Mapping
 
 from .. import calls
+from ..arguments import check_queue
 from ..cache import Cache, Index, Store
 from ..durations import Duration, duration_seconds
 from ..errors import Error
-from ..handlers import Handler, Notification
+from ..handlers import Handler, Notification, check_handlers
 from ..json import Json
-from ..watching import Watching
+from ..watching import Watching, check_watch
 from .client import Queue
 
 log = logging.getLogger("deltaq")
@@ -57,6 +58,8 @@ class Informer:
         resync: Duration | None = None,
         bookmark: Duration | None = None,
     ) -> None:
+        check_queue(queue, Queue, "an informer", "deltaq.aio.Client")
+        check_watch(view, bookmark)
         self.store = Store(indexes)
         #: The error that ended the informer; None if there was none.
         self.error: BaseException | None = None
@@ -80,6 +83,7 @@ class Informer:
 
     async def add_handler(self, handler: Handler) -> Registration:
         """Adds a handler. If the store has synced, the handler gets an add for each object before this method returns. A handler must not call it."""
+        check_handlers(handler, may_be_async=True)
         registration = Registration(handler)
         async with self._lock:
             if self._cache.has_synced:

@@ -9,10 +9,11 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, I
 from typing import TypeVar
 
 from .. import reflecting
+from ..arguments import check_queue, check_text, list_of
 from ..errors import NotJson, Problem
 from ..json import Json
 from ..models import Produced
-from ..reflecting import Entry, Parts, Refusal, Replace, ReplaceOptions, Sequence, Steps, is_about_the_entry, left_out, poll_wait
+from ..reflecting import Entry, Parts, Refusal, Replace, ReplaceOptions, Sequence, Steps, check_entry, is_about_the_entry, left_out, poll_wait
 from ..retry import Attempts
 from .client import Queue
 
@@ -52,6 +53,8 @@ class Reflector:
         allow_empty: bool = False,
         skip_invalid: bool = True,
     ) -> None:
+        check_queue(queue, Queue, "a reflector", "deltaq.aio.Client")
+        check_text(source, "the source", "'shop'")
         options = ReplaceOptions(only_changed, max_delete_percent, max_deletes, allow_empty, skip_invalid)
         self._queue = queue
         self._sequence = Sequence(queue.name, source, options)
@@ -73,8 +76,9 @@ class Reflector:
 
     async def apply(self, entry: Entry) -> Produced:
         """Applies one entry."""
+        check_entry(entry)
         if isinstance(entry, Replace):
-            entry = Replace(list(entry.objects))
+            entry = Replace(list(list_of("Replace", entry.objects)))
         parts = Parts(entry)
         for part in parts:
             try:

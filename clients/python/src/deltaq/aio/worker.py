@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
 from .. import calls
+from ..arguments import check_queue
 from ..durations import Duration
 from ..errors import BadReply, Error, Problem
 from ..json import Json
@@ -61,6 +62,7 @@ class Worker:
         breaker: int | None = None,
         middleware: Sequence[Callable[[AsyncHandler], AsyncHandler]] = (),
     ) -> None:
+        check_queue(queue, Queue, "a worker", "deltaq.aio.Client")
         check_handler(handler, may_be_async=True)
         self.settings = WorkerSettings(name, concurrency, batch, lease_duration, with_known, with_diff, wait, grace, breaker, group)
         self._queue = queue
