@@ -148,6 +148,14 @@ class EndsOfWatches(unittest.TestCase):
             list(self.cache.apply(bookmark(version, is_end=True)))
             self.assertEqual(self.watching.wait_after(None, WATCH), 0.0)
 
+    def test_the_end_of_a_stream_that_has_worked_is_not_logged(self) -> None:
+        self.watching.received()
+        with self.assertNoLogs("deltaq"):
+            self.watching.wait_after(ConnectionLost("lost"), WATCH)
+        with self.assertLogs("deltaq", "WARNING") as logs:
+            self.watching.wait_after(ConnectionLost("lost"), WATCH)
+        self.assertEqual(logs.output, ['WARNING:deltaq:lost; the watch of the queue "q" is repeated'])
+
     def test_streams_without_changes_wait(self) -> None:
         for _ in range(2):
             self.watching.received()

@@ -274,7 +274,8 @@ class Tls(Logged):
 
         with http.server.ThreadingHTTPServer(("127.0.0.1", self.port), Plain) as server:
             threading.Thread(target=server.serve_forever, daemon=True).start()
-            self.check(f"https://127.0.0.1:{self.port}", r"can't reach https://127\.0\.0\.1:\d+ \(WRONG_VERSION_NUMBER\); does the server speak TLS\?")
+            reason = "(WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE)"
+            self.check(f"https://127.0.0.1:{self.port}", rf"can't reach https://127\.0\.0\.1:\d+ \({reason}\); does the server speak TLS\?")
             server.shutdown()
 
     def test_a_certificate_that_cant_be_verified(self) -> None:

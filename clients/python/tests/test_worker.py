@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from deltaq import BadReply, Cancelled, Context, Item, Lease, Popped, Problem, Queue, RetryOptions, Settled, Worker, aio, calls
+from deltaq import BadReply, Cancelled, ConnectionLost, Context, Item, Lease, Popped, Problem, Queue, RetryOptions, Settled, Worker, aio, calls
+from deltaq.outage import Outage
 from deltaq.popping import ABSENT
 from deltaq.transport import Cancel
 
@@ -77,6 +78,23 @@ class Unreadable(Service):
         return super().send(call, **options)
 
 
+class Unextended(Service):
+    """No extend gets a reply."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.outage = Outage(["http://localhost:1"])
+
+    def reply(self, call: calls.Call[Any]) -> Any:
+        if "/extend" in call.target:
+            raise ConnectionLost("lost")
+        return super().reply(call)
+
+
+class AsyncUnextended(Unextended, AsyncService):
+    pass
+
+
 class Absent(Service):
     """The queue does not exist at the first two pops."""
 
@@ -132,6 +150,12 @@ class Stops(unittest.TestCase):
         for run, service in ((self.run_threads, Service()), (self.run_tasks, AsyncService())):
             run(service, 0.0, 1)
             self.assertEqual((service.pops, service.settled), (3, [("a-1", "ack")]))
+
+    def test_extends_that_are_repeated_are_logged(self) -> None:
+        for run, service in ((self.run_threads, Unextended()), (self.run_tasks, AsyncUnextended())):
+            with self.assertLogs("deltaq", "WARNING") as logs:
+                run(service, LEASE_MS / 2000, 1)
+            self.assertEqual(logs.output[0], 'WARNING:deltaq:lost; the extend of the queue "q" is repeated')
 
     def test_a_wrong_value_of_a_handler_is_a_failure_that_is_logged(self) -> None:
         wrong: Any = lambda item, context: 7  # noqa: E731
