@@ -20,6 +20,9 @@ import (
 	deltaq "example.com/deltaq/clients/go"
 )
 
+// outputMax is how long the output of a program that has ended is read on, if something that it has started holds it open.
+const outputMax = time.Second
+
 // Options are options of a server. The zero value of each field is its default.
 type Options struct {
 	// Binary is the program. Empty means the variable DELTAQ_BIN or, without it, deltaq in the PATH.
@@ -54,7 +57,8 @@ func Find() (string, error) {
 	}
 	binary, err := exec.LookPath("deltaq")
 	if err != nil {
-		return "", errors.New("deltaqtest: there is no deltaq program: set DELTAQ_BIN, or put deltaq into the PATH")
+		return "", errors.New("deltaqtest: there is no deltaq program: install it, for example with pip install deltaq-server, and put it into the PATH, " +
+			"or set DELTAQ_BIN to its path")
 	}
 	return binary, nil
 }
@@ -108,12 +112,17 @@ func Run(ctx context.Context, options *Options) (*Server, error) {
 	server := &Server{process: exec.Command(binary, arguments...), log: &output{}, ended: make(chan struct{}), folder: folder}
 	server.process.Env = environment(options.Settings)
 	server.process.Stdout, server.process.Stderr = server.log, server.log
+	// What the program has started may hold its output open.
+	server.process.WaitDelay = outputMax
+	ownGroup(server.process)
 	if err := server.process.Start(); err != nil {
 		os.RemoveAll(folder)
-		return nil, fmt.Errorf("deltaqtest: %w", err)
+		return nil, fmt.Errorf("deltaqtest: can't start %s: %w", binary, err)
 	}
 	go func() {
-		server.err = server.process.Wait()
+		if err := server.process.Wait(); !errors.Is(err, exec.ErrWaitDelay) {
+			server.err = err
+		}
 		close(server.ended)
 	}()
 	patience := options.Ready
@@ -188,21 +197,29 @@ func (s *Server) Stop() error {
 	if s.isKilled.Load() {
 		return nil
 	}
-	if err := s.process.Process.Signal(os.Interrupt); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	isRunning := true
+	select {
+	case <-s.ended:
+		isRunning = false
+	default:
+	}
+	if err := interrupt(s.process.Process.Pid); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		s.Kill()
 		return fmt.Errorf("deltaqtest: %w", err)
 	}
 	<-s.ended
+	waitForGroup(s.process.Process.Pid)
 	os.RemoveAll(s.folder)
-	if s.err != nil {
+	if s.err != nil && !(isRunning && isInterrupt(s.err)) {
 		return fmt.Errorf("deltaqtest: the server has ended: %w\n%s", s.err, s.Log())
 	}
 	return nil
 }
 
-// Kill ends the server at once, as a crash does, and waits for its end.
+// Kill ends the server at once, as a crash does, and waits for its end. If the program is a script that has started the server, both end.
 func (s *Server) Kill() {
 	s.isKilled.Store(true)
+	killGroup(s.process.Process.Pid)
 	// An error means that it has ended.
 	_ = s.process.Process.Kill()
 	<-s.ended

@@ -3,9 +3,12 @@ package deltaqtest_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	deltaq "example.com/deltaq/clients/go"
 	"example.com/deltaq/clients/go/deltaqtest"
@@ -56,6 +59,48 @@ func TestAServerThatDoesNotStartSaysWhy(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := deltaqtest.Run(context.Background(), &deltaqtest.Options{Binary: "/nowhere/deltaq"}); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+func TestAScriptThatStartsTheServerEndsWithIt(t *testing.T) {
+	find(t)
+	binary, err := deltaqtest.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := filepath.Join(t.TempDir(), "deltaq")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\n'"+binary+"' \"$@\"\nexit $?\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, end := range map[string]func(*deltaqtest.Server) error{
+		"kill": func(server *deltaqtest.Server) error { server.Kill(); return nil },
+		"stop": (*deltaqtest.Server).Stop,
+	} {
+		t.Setenv("DELTAQ_BIN", "")
+		t.Setenv("PATH", filepath.Dir(script)+":"+os.Getenv("PATH"))
+		server, err := deltaqtest.Run(context.Background(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if err := end(server); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("%s took %v", name, took)
+		}
+		if reply, err := http.Get(server.URL + "/livez"); err == nil {
+			reply.Body.Close()
+			t.Errorf("after %s the server still runs", name)
+		}
+	}
+}
+
+func TestWithoutAProgramTheErrorSaysHowToGetIt(t *testing.T) {
+	t.Setenv("DELTAQ_BIN", "")
+	t.Setenv("PATH", t.TempDir())
+	if _, err := deltaqtest.Run(context.Background(), nil); err == nil || !strings.Contains(err.Error(), "DELTAQ_BIN") || !strings.Contains(err.Error(), "PATH") {
 		t.Error(err)
 	}
 }
