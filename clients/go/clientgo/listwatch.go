@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"slices"
 	"strconv"
@@ -239,7 +240,8 @@ func (l *ListWatch[T]) Watch(options metav1.ListOptions) (watch.Interface, error
 }
 
 // WatchWithContext returns the changes after a resource version. Without one, or with sendInitialEvents, all objects come first. If the server does not know
-// the changes after the version, the watch, or the call, fails with the status 410 and the reason Expired, so that reflectors list again. Failures that may
+// the changes after the version, the watch fails with the status 410 and the reason Expired, so that reflectors list again. This is an event also if the
+// server says so at once: reflectors call their WatchErrorHandler for the error of a call, and an old version is usual. Failures that may
 // pass have the status 429, after which reflectors wait and watch again from their last version. The watch ends when the server ends the stream, after some
 // minutes, and with the context.
 func (l *ListWatch[T]) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
@@ -263,17 +265,24 @@ func (l *ListWatch[T]) WatchWithContext(ctx context.Context, options metav1.List
 		defer cancel()
 		defer close(w.events)
 		err := l.stream(watching, w, given, options)
-		switch {
-		case !isOpen:
+		if !isOpen {
 			begun <- err
-		case err != nil && watching.Err() == nil:
-			l.queue.Client().Logger().Warn("deltaq: a watch has ended", "queue", l.queue.Name(), "error", err)
+			if !isExpired(err) {
+				return
+			}
+		}
+		if err != nil && watching.Err() == nil {
+			level := slog.LevelWarn
+			if isExpired(err) {
+				level = slog.LevelDebug
+			}
+			l.queue.Client().Logger().Log(ctx, level, "deltaq: a watch has ended", "queue", l.queue.Name(), "error", err)
 			w.send(watching, watch.Event{Type: watch.Error, Object: statusObject(err)})
 		}
 	}()
 	select {
 	case err := <-begun:
-		if err != nil {
+		if err != nil && !isExpired(err) {
 			return nil, resumable(err)
 		}
 	case <-ctx.Done():

@@ -315,10 +315,16 @@ func TestAVersionThatIsGoneIsExpired(t *testing.T) {
 	}
 	version := list.(*unstructured.UnstructuredList).GetResourceVersion()
 	for _, gone := range []string{"1", version + "0"} {
-		_, err := lw.Watch(metav1.ListOptions{ResourceVersion: gone})
-		var problem *deltaq.Problem
-		if !apierrors.IsResourceExpired(err) || !errors.As(err, &problem) {
-			t.Error(gone, err)
+		// An error of the call would reach the WatchErrorHandler of a reflector.
+		w, err := lw.Watch(metav1.ListOptions{ResourceVersion: gone})
+		if err != nil {
+			t.Fatal(gone, err)
+		}
+		if event := next(t, w); event.Type != watch.Error || !apierrors.IsResourceExpired(apierrors.FromObject(event.Object)) {
+			t.Error(gone, event)
+		}
+		if _, isOpen := <-w.ResultChan(); isOpen {
+			t.Error(gone, "the watch goes on")
 		}
 	}
 	w, err := lw.Watch(metav1.ListOptions{ResourceVersion: version})
