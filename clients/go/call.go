@@ -70,6 +70,7 @@ func fetchTagged[T any](ctx context.Context, c *Client, call *call) (document *T
 		for {
 			found, reply, err := fetchOnce[T](ctx, c, call)
 			if err == nil {
+				c.rows.answered(call)
 				document, tag = found, reply.header.Get("Etag")
 				return nil
 			}
@@ -87,23 +88,23 @@ func repeat[T any](ctx context.Context, q *Queue, call *call) (*T, error) {
 	return document, err
 }
 
-// repeatCounted is repeat, with the number of failures before the reply.
-func repeatCounted[T any](ctx context.Context, q *Queue, call *call) (document *T, failures int, err error) {
-	attempts := newAttempts(q.client.retry, true)
+// repeatCounted is repeat, with the attempts before the reply.
+func repeatCounted[T any](ctx context.Context, q *Queue, call *call) (document *T, attempts *attempts, err error) {
+	attempts = newAttempts(q.client.retry, true)
 	err = q.client.around(ctx, call, func(ctx context.Context) error {
 		for {
 			found, _, err := fetchOnce[T](ctx, q.client, call)
 			if err == nil {
+				q.client.rows.answered(call)
 				document = found
 				return nil
 			}
 			if err := q.client.pause(ctx, attempts, call, err); err != nil {
 				return err
 			}
-			q.client.log.Warn("deltaq: a call is repeated", "queue", q.name, "error", err)
 		}
 	})
-	return document, attempts.failures, err
+	return document, attempts, err
 }
 
 // fetchOnce makes one attempt.
@@ -123,6 +124,7 @@ func (c *Client) do(ctx context.Context, call *call) (body []byte, err error) {
 		for {
 			reply, err := c.send(ctx, call)
 			if err == nil {
+				c.rows.answered(call)
 				body = reply.body
 				return nil
 			}
@@ -134,21 +136,30 @@ func (c *Client) do(ctx context.Context, call *call) (body []byte, err error) {
 	return body, err
 }
 
-// pause waits before the next attempt. It returns the error of the call if there is none.
+// pause logs a failure and waits before the next attempt. It returns the error of the call if there is none.
 func (c *Client) pause(ctx context.Context, attempts *attempts, call *call, err error) error {
 	if call.stream != nil {
 		if failure := call.stream.failure(ctx); failure != nil {
 			return failure
 		}
 	}
+	attempts.isUnknown = attempts.isUnknown || ctx.Err() != nil || isOutcomeUnknown(err)
 	if ctx.Err() != nil {
 		return after(err, attempts.last)
 	}
 	attempts.last = err
 	pause, again := attempts.pauseAfter(err, call.isOnce)
 	if !again {
+		if statusOf(err) != 0 {
+			c.rows.answered(call)
+		}
 		return err
 	}
+	limit := ""
+	if !attempts.isEndless {
+		limit = attempts.options.limit()
+	}
+	c.rows.failed(call, limit, err)
 	return sleep(ctx, pause, err)
 }
 
@@ -419,6 +430,9 @@ func (c *Client) refusal(ctx context.Context, e *exchange, response *http.Respon
 
 // segment escapes a name for a path. HTTP libraries and proxies remove some parts of paths, so that the path would name something else.
 func segment(name string) (string, error) {
+	if name == "" {
+		return "", errors.New("deltaq: not sent: a name is empty: that of a queue, a key, a source or an index")
+	}
 	for _, part := range strings.Split(name, "/") {
 		if part == "" || part == "." || part == ".." {
 			return "", fmt.Errorf("deltaq: %q is no name: a path can't have it as a part", name)

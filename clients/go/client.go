@@ -36,7 +36,8 @@ type Options struct {
 	WrapTransport func(http.RoundTripper) http.RoundTripper
 	// Middleware are functions around each call with its repeats, such as those of a trace. The first is the outermost. Streams, such as a watch, have none.
 	Middleware []func(next Invoke) Invoke
-	// Logger gets what no caller hears of, such as a repeated call of a worker. Nil means slog.Default.
+	// Logger gets what no caller hears of: calls that are repeated because no server answers (a warning at the first failure, and then at most one a
+	// minute), failures of handlers, and keys that are parked. Nil means slog.Default.
 	Logger *slog.Logger
 	// UserAgent names the program. Empty means deltaq-go with its version.
 	UserAgent string
@@ -52,6 +53,7 @@ type Client struct {
 	replyTimeout time.Duration
 	userAgent    string
 	log          *slog.Logger
+	rows         *rows
 	// invoke has the middleware of all calls; nil without any.
 	invoke Invoke
 	// listWait is how much longer than another call a list may take, because it may wait for other lists of its queue.
@@ -70,6 +72,9 @@ func New(url string, options *Options) (*Client, error) {
 	}
 	all, err := newServers(url)
 	if err != nil {
+		return nil, err
+	}
+	if err := options.check(); err != nil {
 		return nil, err
 	}
 	tokens, err := newTokens(options)
@@ -99,6 +104,7 @@ func New(url string, options *Options) (*Client, error) {
 	if options.WrapTransport != nil {
 		wrapped = options.WrapTransport(transport)
 	}
+	log := or(options.Logger, slog.Default())
 	refuse := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	var invoke Invoke
 	if len(options.Middleware) > 0 {
@@ -113,7 +119,8 @@ func New(url string, options *Options) (*Client, error) {
 		retry:        options.Retry.withDefaults(),
 		replyTimeout: or(options.ReplyTimeout, time.Minute),
 		userAgent:    or(options.UserAgent, "deltaq-go/"+Version),
-		log:          or(options.Logger, slog.Default()),
+		log:          log,
+		rows:         newRows(log),
 		listWait:     4 * time.Minute,
 		silence:      3 * time.Second,
 		answer:       2 * time.Second,
@@ -126,14 +133,18 @@ func (c *Client) Close() { c.transport.CloseIdleConnections() }
 // Logger returns the logger of the options, for packages that are built on this one.
 func (c *Client) Logger() *slog.Logger { return c.log }
 
-// WithRetry returns a client that repeats failed calls in another way. Both have the same connections, servers and tokens.
+// WithRetry returns a client that repeats failed calls in another way. Both have the same connections, servers and tokens. It panics if a number of the
+// options is negative.
 func (c *Client) WithRetry(options RetryOptions) *Client {
+	if err := options.check(); err != nil {
+		panic(err.Error())
+	}
 	other := *c
 	other.retry = options.withDefaults()
 	return &other
 }
 
-// Queue returns the queue with this name. Nothing is sent.
+// Queue returns the queue with this name. Nothing is sent. Calls on a queue without a name fail before they are sent.
 func (c *Client) Queue(name string) *Queue { return &Queue{client: c, name: name} }
 
 // QueueListOptions select queues.

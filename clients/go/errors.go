@@ -1,12 +1,13 @@
 package deltaq
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
-	"unicode/utf8"
-
 	"time"
+	"unicode/utf8"
 )
 
 var (
@@ -116,13 +117,20 @@ func (err *ConnectionError) Error() string {
 	if err.Sent {
 		return fmt.Sprintf("deltaq: no complete reply from %s: %v", err.Server, err.Err)
 	}
-	return fmt.Sprintf("deltaq: can't connect to %s: %v", err.Server, err.Err)
+	text := fmt.Sprintf("deltaq: can't connect to %s: %v", err.Server, err.Err)
+	switch {
+	case errors.Is(err.Err, http.ErrSchemeMismatch):
+		text += "; the server has no TLS, so its URL begins with http"
+	case isCertificate(err.Err):
+		text += "; check Options.TLS, which has the authorities to trust"
+	}
+	return text
 }
 
 // Unwrap returns the cause.
 func (err *ConnectionError) Unwrap() error { return err.Err }
 
-// EncodeError is an object that can't be written as JSON, such as one with NaN. Nothing was sent.
+// EncodeError is an object that can't be sent: it can't be written as JSON, such as one with NaN, or there is none. Nothing was sent.
 type EncodeError struct{ Err error }
 
 // Error says what can't be written.
@@ -148,6 +156,15 @@ func IsRetryable(err error) bool {
 	default:
 		return errors.As(err, &connection)
 	}
+}
+
+// isCertificate reports whether a connection has failed at TLS, such as at a certificate that is not trusted, or at a server without TLS. Another attempt of
+// the same call would fail, too. A worker goes on, because certificates are renewed while it runs.
+func isCertificate(err error) bool {
+	var certificate *tls.CertificateVerificationError
+	var alert tls.AlertError
+	var record tls.RecordHeaderError
+	return errors.As(err, &certificate) || errors.As(err, &alert) || errors.As(err, &record) || errors.Is(err, http.ErrSchemeMismatch)
 }
 
 // isTemporary reports whether an endless loop, such as that of a worker, goes on: the error is retryable, of a token source, or a defect.

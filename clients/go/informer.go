@@ -89,9 +89,11 @@ type Informer struct {
 	registrations []*Registration
 }
 
-// NewInformer returns an informer of a queue. Nothing is sent before [Informer.Run].
+// NewInformer returns an informer of a queue. Nothing is sent before [Informer.Run]. It panics without a queue, and if a time of the options is negative.
 func NewInformer(queue *Queue, options *InformerOptions) *Informer {
+	must(queue != nil, "NewInformer: queue is nil; it must be a queue, such as client.Queue(\"orders\")")
 	given := copied(options)
+	mustNotBeNegative("InformerOptions", named{"Resync", given.Resync}, named{"Bookmark", given.Bookmark})
 	return &Informer{
 		queue:   queue,
 		options: given,
@@ -162,8 +164,12 @@ func (i *Informer) Run(ctx context.Context) error {
 		if isFinal {
 			return err
 		}
-		if err != nil {
-			i.queue.client.log.Warn("deltaq: a watch of an informer is repeated", "queue", i.queue.name, "error", err, "pause", again)
+		switch {
+		case errors.Is(err, CodeExpired):
+			// This is usual when the server keeps few changes, and the new list has everything.
+			i.queue.client.log.Debug("deltaq: an informer lists again", "queue", i.queue.name, "error", err)
+		case err != nil:
+			i.queue.client.rows.failed(watchOf(i.queue), "", err)
 		}
 		pause = again
 	}
@@ -177,6 +183,8 @@ func (i *Informer) watch(ctx context.Context, pause time.Duration, resync <-chan
 	options := &WatchOptions{
 		View: i.options.View, ResourceVersion: i.cache.begin(), Prefix: i.options.Prefix, Shard: i.options.Shard, Bookmark: i.options.Bookmark,
 	}
+	// A server that has begun the stream answers, also if nothing changes for a while.
+	options.Opened = func() { i.queue.client.rows.answered(watchOf(i.queue)) }
 	go func() {
 		err := sleep(ctx, pause, nil)
 		if err == nil {
@@ -203,6 +211,9 @@ func (i *Informer) watch(ctx context.Context, pause time.Duration, resync <-chan
 		}
 	}
 }
+
+// watchOf is the call of the watches of a queue, for the log.
+func watchOf(queue *Queue) *call { return &call{path: "/v1/queues/-/watch", queue: queue.name} }
 
 // apply applies a row, and calls the handlers.
 func (i *Informer) apply(row *WatchRow) error {

@@ -36,7 +36,7 @@ func (list *lines) add(object any) error {
 	}
 	if err != nil {
 		if !list.skipInvalid {
-			return err
+			return ofObject(list.count, err)
 		}
 		if list.unfit == nil {
 			list.unfit = map[int64]string{}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
+	"reflect"
 	"time"
 )
 
@@ -79,8 +80,53 @@ func encode(value any) ([]byte, error) {
 	return bytes.TrimSuffix(buffer.Bytes(), []byte{'\n'}), nil
 }
 
+// ofObject is the error of an object that can't be written, with its place in the call.
+func ofObject(index int64, err error) error {
+	var failed *EncodeError
+	if errors.As(err, &failed) {
+		err = failed.Err
+	}
+	return &EncodeError{fmt.Errorf("object %d: %w", index, err)}
+}
+
+// encodeObjects writes an object, or those of a slice. Its error names the place of an object of a slice. Nil is refused: as null, the server would take it
+// for a call without objects.
+func encodeObjects(objects any) (json.RawMessage, error) {
+	if _, isBytes := objects.([]byte); isBytes {
+		return nil, &EncodeError{errors.New("a []byte would become a text; json.RawMessage(bytes) is an object that is JSON already")}
+	}
+	list := reflect.Indirect(reflect.ValueOf(objects))
+	_, isJSON := objects.(json.Marshaler)
+	if list.Kind() == reflect.Slice && list.IsNil() && !isJSON {
+		// A nil slice is an empty one.
+		return json.RawMessage("[]"), nil
+	}
+	text, err := encode(objects)
+	if err == nil {
+		if bytes.Equal(bytes.TrimSpace(text), []byte("null")) {
+			return nil, &EncodeError{errors.New("there is no object, but nil, or null in JSON")}
+		}
+		return text, nil
+	}
+	if kind := list.Kind(); kind == reflect.Slice || kind == reflect.Array {
+		for index := range list.Len() {
+			if _, wrong := encode(list.Index(index).Interface()); wrong != nil {
+				return nil, ofObject(int64(index), wrong)
+			}
+		}
+	}
+	return nil, err
+}
+
 func (q *Queue) produce(ctx context.Context, path string, objects any, options *ProduceOptions) (*Produced, error) {
-	return post[Produced](ctx, q, path, objects, options.apply)
+	if objects == nil && options != nil && options.Key != "" {
+		return post[Produced](ctx, q, path, nil, options.apply)
+	}
+	text, err := encodeObjects(objects)
+	if err != nil {
+		return nil, err
+	}
+	return post[Produced](ctx, q, path, text, options.apply)
 }
 
 // Add queues an Added change for an object, or for each object of a slice, all or none.
@@ -109,10 +155,10 @@ func (q *Queue) DeleteKey(ctx context.Context, key string, options *ProduceOptio
 }
 
 func (q *Queue) byKey(ctx context.Context, path, key string, options *ProduceOptions) (*Produced, error) {
-	given := ProduceOptions{}
-	if options != nil {
-		given = *options
+	if key == "" {
+		return nil, &EncodeError{errors.New("the key is empty")}
 	}
+	given := copied(options)
 	given.Key = key
 	return q.produce(ctx, path, nil, &given)
 }
@@ -191,7 +237,11 @@ func (q *Queue) Seed(ctx context.Context, objects []SeedCall) (*Produced, error)
 	if objects == nil {
 		objects = []SeedCall{}
 	}
-	return post[Produced](ctx, q, "/seed", objects, once)
+	text, err := encodeObjects(objects)
+	if err != nil {
+		return nil, err
+	}
+	return post[Produced](ctx, q, "/seed", text, once)
 }
 
 // ReplaceOptions are options of [Queue.Replace].

@@ -3,6 +3,7 @@ package deltaq
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -27,6 +28,9 @@ func (q *Queue) Client() *Client { return q.client }
 
 // call returns a call on the queue; the path is what follows the name of the queue.
 func (q *Queue) call(method, path string) (*call, error) {
+	if q.name == "" {
+		return nil, errors.New(`deltaq: not sent: the name of the queue is empty; it is the argument of Client.Queue, such as Queue("orders")`)
+	}
 	name, err := segment(q.name)
 	if err != nil {
 		return nil, err

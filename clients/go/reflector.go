@@ -67,14 +67,18 @@ type Reflector struct {
 	turn chan struct{}
 }
 
-// NewReflector returns a reflector of a source. Nothing is sent yet.
+// NewReflector returns a reflector of a source. Nothing is sent yet. It panics without a queue or the name of a source.
 func NewReflector(queue *Queue, source string, options *ReflectorOptions) *Reflector {
+	must(queue != nil, "NewReflector: queue is nil; it must be a queue, such as client.Queue(\"orders\")")
+	must(source != "", "NewReflector: source is empty; it must be the name of the source, such as \"shop\"")
 	return &Reflector{queue: queue, options: copied(options), sequence: sequence{queue: queue, source: source}, turn: make(chan struct{}, 1)}
 }
 
 // Poll returns a source that has only lists: it calls a function about once in each interval, which varies by a tenth. An error of the function is logged,
-// and the last list stays in force. The source ends with the context.
+// and the last list stays in force. The source ends with the context. It panics if the interval is not positive, or without a function.
 func Poll[T any](ctx context.Context, interval time.Duration, list func(context.Context) ([]T, error)) iter.Seq2[Entry, error] {
+	must(interval > 0, "Poll: interval must be positive, such as time.Minute")
+	must(list != nil, "Poll: list is nil; it must be a function that returns the whole list")
 	return func(yield func(Entry, error) bool) {
 		for ctx.Err() == nil {
 			objects, err := list(ctx)
@@ -251,11 +255,11 @@ func (r *Reflector) call(ctx context.Context, entry Entry, number int64) (*Produ
 		if err != nil {
 			return nil, 0, err
 		}
-		reply, failures, err := repeatCounted[Produced](ctx, r.queue, call)
+		reply, attempts, err := repeatCounted[Produced](ctx, r.queue, call)
 		if err == nil {
 			list.explain(reply)
 		}
-		return reply, failures, err
+		return reply, attempts.failures, err
 	}
 	call, list, err := r.queue.replaceCall(entry.List, ReplaceOptions{
 		Source: r.sequence.source, Sequence: number, OnlyChanged: !options.All, MaxDeletePercent: options.MaxDeletePercent, MaxDeletes: options.MaxDeletes,
@@ -264,12 +268,12 @@ func (r *Reflector) call(ctx context.Context, entry Entry, number int64) (*Produ
 	if err != nil {
 		return nil, 0, err
 	}
-	reply, failures, err := repeatCounted[ReplaceReply](ctx, r.queue, call)
+	reply, attempts, err := repeatCounted[ReplaceReply](ctx, r.queue, call)
 	if err != nil {
-		return nil, failures, err
+		return nil, attempts.failures, err
 	}
 	list.explain(&reply.Produced)
-	return &reply.Produced, failures, nil
+	return &reply.Produced, attempts.failures, nil
 }
 
 func (r *Reflector) logInvalid(reply *Produced) {

@@ -33,6 +33,21 @@ const (
 	unreadableMax = 8
 )
 
+// check refuses negative numbers.
+func (options RetryOptions) check() error {
+	return notNegative("RetryOptions", named{"First", options.First}, named{"Max", options.Max}, named{"Total", options.Total},
+		named{"Attempts", time.Duration(options.Attempts)})
+}
+
+// limit says for how long calls are repeated.
+func (options RetryOptions) limit() string {
+	text := " for up to " + options.Total.String()
+	if options.Attempts > 0 {
+		text += fmt.Sprintf(" and %d attempts", options.Attempts)
+	}
+	return text
+}
+
 func (options RetryOptions) withDefaults() RetryOptions {
 	options.First = or(options.First, 250*time.Millisecond)
 	options.Max = max(or(options.Max, 10*time.Second), options.First)
@@ -59,6 +74,8 @@ type attempts struct {
 	unreadable int
 	// last is the error of the last attempt.
 	last error
+	// isUnknown is true once an attempt may have been applied.
+	isUnknown bool
 }
 
 func newAttempts(options RetryOptions, isEndless bool) *attempts {
@@ -78,7 +95,7 @@ func (a *attempts) pauseAfter(err error, isOnce bool) (time.Duration, bool) {
 		if !isTemporary(err) || a.unreadable >= or(a.options.Attempts, unreadableMax) {
 			return 0, false
 		}
-	} else if !IsRetryable(err) || (isOnce && isOutcomeUnknown(err)) || (a.options.Attempts > 0 && a.failures >= a.options.Attempts) {
+	} else if !IsRetryable(err) || isCertificate(err) || (isOnce && isOutcomeUnknown(err)) || (a.options.Attempts > 0 && a.failures >= a.options.Attempts) {
 		return 0, false
 	}
 	limit := a.options.Max

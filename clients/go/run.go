@@ -58,13 +58,18 @@ type run struct {
 type handled struct {
 	held   *held
 	settle Settle
+	// isFailure is true for an error that the handler has not chosen, and isPanic if it is a panic, which is logged with its stack.
+	isFailure, isPanic bool
 	// isStopping and isCanceled say whether the error of the handler is ErrStopping or context.Canceled.
 	isStopping, isCanceled bool
 }
 
 // outcome reads the error of a handler. That runs code of the application, which may panic, so the goroutine of the handler does it.
 func outcome(held *held, err error) handled {
-	return handled{held, held.job.settle(err), errors.Is(err, ErrStopping), errors.Is(err, context.Canceled)}
+	var nack *Nack
+	settle := held.job.settle(err)
+	return handled{held: held, settle: settle, isFailure: settle.As == AsNack && !errors.As(err, &nack),
+		isStopping: errors.Is(err, ErrStopping), isCanceled: errors.Is(err, context.Canceled)}
 }
 
 // popping is a running pop. Its repeats have the same id, and so the same leases.
@@ -80,6 +85,8 @@ type popResult struct {
 	settles    []Settle
 	receivedAt time.Time
 	err        error
+	// isUnknown is true if the pop has failed, and may have leased keys.
+	isUnknown bool
 	// dropped are outcomes whose leases have ended because the queue was deleted.
 	dropped []Settle
 }
@@ -177,8 +184,10 @@ func (w *Worker) handle(ctx context.Context, held *held) (ended handled) {
 	defer func() {
 		if reason := recover(); reason != nil {
 			w.panics.Add(1)
-			w.queue.client.log.Error("deltaq: a handler panicked", "queue", w.queue.name, "key", job.Key, "panic", reason, "stack", string(debug.Stack()))
+			w.queue.client.log.Error("deltaq: a handler panicked", "queue", w.queue.name, "key", job.Key, "attempt", job.Attempt, "panic", reason,
+				"stack", string(debug.Stack()))
 			ended = outcome(held, fmt.Errorf("panic: %v", reason))
+			ended.isPanic = true
 		}
 	}()
 	return outcome(held, w.handler(ctx, job))
@@ -241,6 +250,10 @@ func (r *run) handled(ended handled) {
 	held, id := ended.held, ended.held.job.Lease.ID
 	wasAbandoned := ended.isStopping || (r.isLastWait && ended.isCanceled)
 	held.cancel(nil)
+	if ended.isFailure && !ended.isPanic && !wasAbandoned {
+		r.worker.queue.client.log.Warn("deltaq: a handler has failed", "queue", r.worker.queue.name, "key", held.job.Key, "attempt", held.job.Attempt,
+			"error", ended.settle.Error)
+	}
 	if r.leases.held[id] != held {
 		r.attendBreaker(held, Settle{As: AsRelease})
 		return
@@ -271,19 +284,31 @@ func (r *run) attendBreaker(held *held, settle Settle) {
 
 // forget removes the leases that a call has settled, and counts the results.
 func (r *run) forget(settles []Settle, results []Settled) {
+	for index := range results {
+		r.worker.count(&results[index])
+		r.warnParked(&results[index])
+	}
 	for _, entry := range settles {
 		r.leases.remove(entry.LeaseID)
 	}
-	for index := range results {
-		r.worker.count(&results[index])
+}
+
+// warnParked logs a key that a settle has parked.
+func (r *run) warnParked(settled *Settled) {
+	held := r.leases.held[settled.LeaseID]
+	if held == nil || settled.Parked == nil || !*settled.Parked {
+		return
 	}
+	r.worker.queue.client.log.Warn("deltaq: a key is parked: it is not delivered until it changes or is redriven", "queue", r.worker.queue.name,
+		"key", held.job.Key, "attempt", held.job.Attempt, "as", settled.As)
 }
 
 func (r *run) pops(result popResult) {
 	pop := r.pop
 	pop.cancel()
 	r.forget(result.dropped, nil)
-	if r.isStopping && !pop.isCancelled && result.err != nil && errors.Is(result.err, context.Canceled) {
+	wasCancelled := r.isStopping && !pop.isCancelled && result.err != nil && errors.Is(result.err, context.Canceled)
+	if wasCancelled && result.isUnknown {
 		// The worker has cancelled this pop. Its repeat returns the keys that it has leased, without waiting for others.
 		pop.isCancelled, pop.options.Wait, pop.options.Settle = true, 0, result.settles
 		ctx, cancel := context.WithTimeout(r.calls, lastCalls)
@@ -292,6 +317,11 @@ func (r *run) pops(result popResult) {
 		return
 	}
 	r.pop = nil
+	if wasCancelled {
+		// No server has received this pop, so it has leased nothing, and settled nothing.
+		r.settles = append(result.settles, r.settles...)
+		return
+	}
 	if result.err != nil {
 		r.popFailed(result)
 		return
@@ -366,6 +396,7 @@ func (r *run) lose(lost []*held, reason string) {
 func (r *run) extends(result extendResult) {
 	if result.err == nil {
 		r.extendFailures = 0
+		r.worker.queue.client.rows.answered(extensionOf(r.worker.queue))
 		r.lose(r.leases.extended(result.list, result.sentAt), "the server has ended it")
 		return
 	}
@@ -375,12 +406,15 @@ func (r *run) extends(result extendResult) {
 	if r.calls.Err() != nil {
 		return
 	}
-	r.worker.queue.client.log.Warn("deltaq: leases were not extended", "queue", r.worker.queue.name, "error", result.err, "pause", pause)
+	r.worker.queue.client.rows.failed(extensionOf(r.worker.queue), "", result.err)
 	// If the queue was deleted, its leases are lost.
 	if !isTemporary(result.err) && !errors.Is(result.err, CodeQueueNotFound) {
 		r.stop(result.err)
 	}
 }
+
+// extensionOf is the call of the extensions of a queue, for the log.
+func extensionOf(queue *Queue) *call { return &call{path: "/v1/queues/-/extend", queue: queue.name} }
 
 // stop begins the end: no handler begins, and waiting keys are released, with those of a pop whose reply has not arrived.
 func (r *run) stop(err error) {
@@ -414,6 +448,8 @@ func (r *run) releaseWaiting(kept int) {
 func (r *run) endOfWait() {
 	if r.isLastWait {
 		r.isAbandoned = true
+		r.worker.queue.client.log.Warn("deltaq: the worker has stopped without a reply to its last calls, or without the end of a handler; the leases end by themselves",
+			"queue", r.worker.queue.name, "worker", r.worker.options.Name, "handlers", r.running)
 		return
 	}
 	r.isLastWait = true

@@ -103,6 +103,9 @@ func (s *servers) noteOwner(queue, owner string) {
 
 // readURL returns a URL in the form in which equal ones are equal texts.
 func readURL(text string) (string, error) {
+	if text == "" {
+		return "", errors.New("deltaq: the URL of a server is empty; it is written like http://localhost:7070")
+	}
 	// The URL may have a password, so the error does not show it.
 	refused := errors.New("deltaq: the URL of a server is written like http://localhost:7070, without a user; those of several nodes have commas between them")
 	for _, letter := range text {

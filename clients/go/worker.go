@@ -9,7 +9,8 @@ import (
 )
 
 // Handler works on a key. Its error says how the lease of the key ends: nil is an acknowledgement, and any error a failure with its text, except
-// [*Nack], [*Reject], [*Done] and [*Release], which errors.As finds in it. A panic is a failure.
+// [*Nack], [*Reject], [*Done] and [*Release], which errors.As finds in it. A panic is a failure. Failures are logged with the key and the attempt, except a
+// [*Nack], which the handler has chosen; so is a key that is parked.
 //
 // The context ends with the cause [ErrLeaseLost] when the lease is lost: another worker may hold the key, so the handler must write nothing more, and its
 // outcome has no effect. It ends with [ErrStopping] when the worker no longer waits for the handler. The end of the context of [Worker.Run] does not end it.
@@ -96,15 +97,17 @@ type Worker struct {
 	acknowledged, nacked, rejected, released, lost, panics, pauses atomic.Int64
 }
 
-// NewWorker returns a worker of a queue. Nothing is sent before [Worker.Run].
+// NewWorker returns a worker of a queue. Nothing is sent before [Worker.Run]. It panics without a queue or a handler, and if a number of the options is
+// negative, except Grace.
 func NewWorker(queue *Queue, handler Handler, options *WorkerOptions) *Worker {
-	if handler == nil {
-		panic("deltaq: a worker needs a handler")
-	}
+	must(queue != nil, "NewWorker: queue is nil; it must be a queue, such as client.Queue(\"orders\")")
+	must(handler != nil, "NewWorker: handler is nil; it must be a function")
 	given := copied(options)
+	mustNotBeNegative("WorkerOptions", named{"LeaseDuration", given.LeaseDuration}, named{"Wait", given.Wait},
+		named{"Concurrency", time.Duration(given.Concurrency)}, named{"Batch", time.Duration(given.Batch)}, named{"Breaker", time.Duration(given.Breaker)})
 	given.Concurrency = max(given.Concurrency, 1)
-	given.Batch = min(max(or(given.Batch, given.Concurrency), 1), batchMax)
-	given.Breaker = min(max(given.Breaker, 0), breakerLimitMax)
+	given.Batch = min(or(given.Batch, given.Concurrency), batchMax)
+	given.Breaker = min(given.Breaker, breakerLimitMax)
 	given.Wait = or(given.Wait, 20*time.Second)
 	given.Grace = max(or(given.Grace, 30*time.Second), 0)
 	if given.Name == "" {

@@ -19,9 +19,9 @@ func (w *Worker) pop(ctx context.Context, options PopOptions) popResult {
 		if err != nil {
 			return popResult{settles: options.Settle, err: err}
 		}
-		popped, err := repeat[Popped](ctx, w.queue, call)
+		popped, attempts, err := repeatCounted[Popped](ctx, w.queue, call)
 		if !errors.Is(err, CodeQueueNotFound) || ctx.Err() != nil {
-			return popResult{popped, options.Settle, time.Now(), err, dropped}
+			return popResult{popped: popped, settles: options.Settle, receivedAt: time.Now(), err: err, isUnknown: attempts.isUnknown, dropped: dropped}
 		}
 		// The queue was deleted, so its leases have ended.
 		dropped, options.Settle = append(dropped, options.Settle...), nil
