@@ -1,6 +1,8 @@
 //! Starts a real deltaq server for tests: in memory, on a free port of 127.0.0.1.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -26,11 +28,13 @@ pub struct Options {
     pub settings: Vec<(String, String)>,
 }
 
-/// A running server. Its end is at once, as that of a crash, when the value is dropped.
+/// A running server. Its end is at once, as that of a crash, when the value is dropped. If the program is a script that has
+/// started the server, both end.
 #[derive(Debug)]
 pub struct Server {
     url: String,
     process: Child,
+    guard: Option<Child>,
     folder: PathBuf,
 }
 
@@ -64,7 +68,8 @@ impl Server {
         let ready = folder.join("ready");
         let log = File::create(folder.join("log"))?;
         let binary = options.binary.map(PathBuf::into_os_string).or_else(|| std::env::var_os("DELTAQ_BIN"));
-        let mut command = Command::new(binary.unwrap_or_else(|| "deltaq".into()));
+        let binary = binary.unwrap_or_else(|| "deltaq".into());
+        let mut command = Command::new(&binary);
         command
             .args([
                 "serve",
@@ -88,8 +93,15 @@ impl Server {
         for (name, value) in options.settings {
             command.env(format!("DELTAQ_{}", name.to_uppercase().replace('.', "__")), value);
         }
-        let process = command.spawn().inspect_err(|_| remove(&folder))?;
-        let mut server = Self { url: String::new(), process, folder };
+        // The program may be a script that starts the server, and has a group of processes for both.
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let process = command.spawn().map_err(|error| {
+            remove(&folder);
+            not_started(&binary, &error)
+        })?;
+        let guard = guard(process.id()).ok();
+        let mut server = Self { url: String::new(), process, guard, folder };
         server.url = server.ready(&ready).await?;
         Ok(server)
     }
@@ -132,11 +144,37 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if let Some(mut guard) = self.guard.take() {
+            // This closes its input, so it ends the group.
+            let _status = guard.wait();
+        }
         // An error means that the process has ended.
         let _ended = self.process.kill();
         let _status = self.process.wait();
         remove(&self.folder);
     }
+}
+
+/// A process that ends a group of processes when its input ends: when the server is dropped, and also when this process is
+/// interrupted, which does not reach the group.
+fn guard(group: u32) -> io::Result<Child> {
+    let mut command = Command::new("sh");
+    command.args(["-c", "read -r _; kill -s KILL -- \"-$0\"", &group.to_string()]);
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
+}
+
+fn not_started(binary: &OsStr, error: &io::Error) -> BoxError {
+    let binary = binary.display();
+    if error.kind() == io::ErrorKind::NotFound {
+        return format!(
+            "there is no program {binary}: install it, for example with pip install deltaq-server, and put it into the PATH, \
+             or set DELTAQ_BIN to its path"
+        )
+        .into();
+    }
+    format!("can't start {binary}: {error}").into()
 }
 
 fn remove(folder: &Path) {
@@ -172,11 +210,34 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_script_that_starts_the_server_ends_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let child = folder.path().join("child");
+        let script = format!(
+            "while [ \"$1\" != --ready-file ]; do shift; done; sleep 600 & echo $! > {}
+            echo '{{\"api\":\"127.0.0.1:7\"}}' > \"$2.new\"; mv \"$2.new\" \"$2\"; wait",
+            child.display()
+        );
+        let server = Server::with(program(folder.path(), &script)).await.unwrap();
+        let child = format!("/proc/{}", fs::read_to_string(child).unwrap().trim());
+        assert!(Path::new(&child).exists());
+        drop(server);
+        for _ in 0..500 {
+            if !Path::new(&child).exists() {
+                return;
+            }
+            sleep(POLL).await;
+        }
+        panic!("{child} still runs");
+    }
+
+    #[tokio::test]
     async fn a_server_that_does_not_start_says_why() {
         let folder = tempfile::tempdir().unwrap();
         let failed = Server::with(program(folder.path(), "echo no such setting >&2; exit 1")).await;
         assert!(failed.unwrap_err().to_string().contains("no such setting"));
         let absent = Options { binary: Some(folder.path().join("absent")), ..Options::default() };
-        Server::with(absent).await.unwrap_err();
+        let text = Server::with(absent).await.unwrap_err().to_string();
+        assert!(text.contains("absent: install it") && text.contains("DELTAQ_BIN"), "{text}");
     }
 }
