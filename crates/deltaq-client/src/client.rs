@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::call::{Accept, Body, Call};
 use crate::error::Error;
+use crate::log::{Log, Rows, row};
 use crate::middleware::{Answer, Boxed, CallMiddleware};
 use crate::retry::{Backoff, RetryOptions};
 use crate::servers::Servers;
@@ -64,6 +65,8 @@ pub struct ClientOptions {
     /// stream, the time begins after its last piece. The server's own limit, `server.request_timeout`, is shorter by
     /// default and does not apply to lists.
     pub reply_timeout: Duration,
+    /// Where the client writes what no caller gets as an error, such as that a call is repeated; by default standard error.
+    pub log: Log,
 }
 
 impl ClientOptions {
@@ -80,6 +83,7 @@ impl ClientOptions {
             middleware: Vec::new(),
             retry: RetryOptions::default(),
             reply_timeout: Duration::from_mins(1),
+            log: Log::default(),
         }
     }
 }
@@ -94,6 +98,7 @@ pub struct Client {
     retry: RetryOptions,
     reply_timeout: Duration,
     list_wait: Duration,
+    rows: Arc<Rows>,
 }
 
 /// A successful reply.
@@ -157,6 +162,7 @@ impl Client {
             retry: options.retry,
             reply_timeout: options.reply_timeout,
             list_wait: LIST_WAIT,
+            rows: Arc::new(Rows::new(options.log)),
         })
     }
 
@@ -317,11 +323,17 @@ impl Client {
     async fn attempts(&self, mut call: Call) -> Result<Answer, Error> {
         let began = Instant::now();
         let mut backoff = Backoff::from(self.retry);
+        let mut failing = self.rows.is_open().then(|| row(&call));
         loop {
             let again = call.try_clone();
             let is_repeatable = call.is_repeatable;
             let error = match self.fetch_bytes(call).await {
-                Ok((headers, body)) => return Ok(Answer { headers, body, attempts: backoff.failures() + 1 }),
+                Ok((headers, body)) => {
+                    if let Some(row) = failing {
+                        self.rows.answered(&row);
+                    }
+                    return Ok(Answer { headers, body, attempts: backoff.failures() + 1 });
+                }
                 Err(error) => error,
             };
             let may_repeat = error.is_retryable() && (is_repeatable || !error.is_outcome_unknown());
@@ -330,6 +342,8 @@ impl Client {
             let Some(again) = again.filter(|_| may_repeat) else {
                 return Err(error);
             };
+            let row = failing.get_or_insert_with(|| row(&again));
+            self.rows.failed(row, &error, Some(&self.retry));
             sleep(pause).await;
             call = again;
         }
@@ -347,6 +361,11 @@ impl Client {
     /// Same as [`Client::fetch`], except for `lease-lost`.
     pub async fn fetch_results<T: DeserializeOwned>(&self, call: Call) -> Result<T, Error> {
         results(self.fetch_bytes(call).await.map(|(_, text)| text))
+    }
+
+    /// What is logged of calls that are repeated.
+    pub(crate) fn rows(&self) -> &Rows {
+        &self.rows
     }
 
     /// How typed calls are repeated.

@@ -13,14 +13,14 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The address of the server is not a URL of the form `http://host:port`.
-    #[error("invalid server address {address:?}; write it like http://127.0.0.1:7070")]
+    #[error("{}; write it like http://127.0.0.1:7070", invalid(address))]
     Address {
         /// The given address.
         address: String,
     },
     /// The name of a queue or an index can't be part of a path, because it is empty, `.` or `..`, or contains such a
     /// part between slashes. Nothing was sent.
-    #[error("{segment:?} is no name: a path can't have it as a part")]
+    #[error("{}", no_name(segment))]
     Segment {
         /// The name.
         segment: String,
@@ -94,8 +94,8 @@ pub enum Error {
         /// The error of the JSON parser.
         source: serde_json::Error,
     },
-    /// An object can't be written as JSON.
-    #[error("an object can't be written as JSON")]
+    /// An object can't be sent: it can't be written as JSON, such as one with NaN, or there is none. Nothing was sent.
+    #[error("an object can't be sent")]
     Object {
         /// The error of the JSON writer.
         source: serde_json::Error,
@@ -134,6 +134,34 @@ pub enum Error {
         /// The queue.
         queue: String,
     },
+}
+
+fn invalid(address: &str) -> String {
+    if address.is_empty() {
+        return "the address of the server is empty".to_owned();
+    }
+    format!("invalid server address {address:?}")
+}
+
+fn no_name(segment: &str) -> String {
+    if segment.is_empty() {
+        return "not sent: a name is empty, such as that of the queue".to_owned();
+    }
+    format!("{segment:?} is no name: a path can't have it as a part")
+}
+
+/// Whether an error is one of TLS, such as a certificate that is not trusted, or a server without TLS.
+fn is_tls(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        // The source of such an error leaves out the error inside.
+        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        if error.is::<rustls::Error>() || inner.is_some_and(|inner| is_tls(inner)) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
 }
 
 /// The hint, as it follows the detail.
@@ -193,7 +221,9 @@ impl Error {
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Connect { .. } | Self::NoReply { .. } | Self::Silence { .. } => true,
+            // A certificate that is not trusted now is not trusted in a minute.
+            Self::Connect { source, .. } => !is_tls(source.as_ref()),
+            Self::NoReply { .. } | Self::Silence { .. } => true,
             Self::Problem(problem) => problem.retryable,
             // The reply of a proxy in front of the server.
             Self::NotDeltaq { status, .. } => matches!(status, 408 | 429 | 502..=504),
@@ -202,14 +232,15 @@ impl Error {
     }
 
     /// Whether a loop that runs forever, such as a worker's, should continue after this error: after retryable
-    /// errors, and after faults of the server or of a proxy.
+    /// errors, after certificates that are not trusted, and after faults of the server or of a proxy.
     #[must_use]
     pub fn is_temporary(&self) -> bool {
         self.is_retryable()
             || match self {
                 Self::Problem(problem) => problem.status >= 500,
                 Self::NotDeltaq { status, .. } => *status >= 500,
-                Self::Reply { .. } | Self::TokenSource { .. } => true,
+                // Certificates are renewed while a loop runs.
+                Self::Connect { .. } | Self::Reply { .. } | Self::TokenSource { .. } => true,
                 _ => false,
             }
     }

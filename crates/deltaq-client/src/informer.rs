@@ -92,7 +92,7 @@ pub struct Informer<T = RawObject> {
     watch: Watch,
     queue: Queue,
     resync: Option<Duration>,
-    observer: Observer,
+    observer: Option<Observer>,
     shared: Arc<Shared<T>>,
 }
 
@@ -122,7 +122,7 @@ impl Queue {
             watch: self.watch(),
             queue: self.clone(),
             resync: None,
-            observer: Box::new(|_| {}),
+            observer: None,
             shared: Arc::new(shared),
         }
     }
@@ -176,10 +176,10 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Informer<T> {
         self
     }
 
-    /// Calls a function with each notice. The function must not block.
+    /// Calls a function with each notice, which is not written to the [`Log`](crate::Log) of the client then. The function must not block.
     #[must_use]
     pub fn on_notice(mut self, observer: impl Fn(&InformerNotice<'_>) + Send + Sync + 'static) -> Self {
-        self.observer = Box::new(observer);
+        self.observer = Some(Box::new(observer));
         self
     }
 
@@ -246,15 +246,36 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Informer<T> {
                 Err(error) => error,
             };
             if error.code() == Some("expired") {
-                (self.observer)(&InformerNotice::Relist);
+                // This is usual if the server keeps few changes, and the new list has everything.
+                self.notice(&InformerNotice::Relist);
                 watch = self.watch.clone();
                 listing = Some(Listing::default());
-            } else if !error.is_temporary() && error.code() != Some("queue-not-found") {
+                sleep(backoff.pause()).await;
+                continue;
+            }
+            if !error.is_temporary() && error.code() != Some("queue-not-found") {
                 return InformerError::Refused { queue: self.queue.name().to_owned(), source: error };
             }
             let pause = backoff.after_failure(&error);
-            (self.observer)(&InformerNotice::Retry { error: &error, pause });
+            self.notice(&InformerNotice::Retry { error: &error, pause });
             sleep(pause).await;
+        }
+    }
+
+    fn notice(&self, notice: &InformerNotice<'_>) {
+        if let Some(observer) = &self.observer {
+            return observer(notice);
+        }
+        match notice {
+            InformerNotice::Retry { error, .. } => self.watch.failed(error, None),
+            InformerNotice::Relist => {}
+            InformerNotice::Undecodable { key, error } => {
+                let queue = self.queue.name();
+                let line = format!(
+                    "queue {queue}, key {key}: the object does not have the type of the informer: {error}"
+                );
+                self.queue.client().rows().log.warn(&line);
+            }
         }
     }
 
@@ -311,7 +332,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Informer<T> {
                 Some(Arc::new(Object { key: key.clone(), resource_version: version, source, object }))
             }
             Some(Err(error)) => {
-                (self.observer)(&InformerNotice::Undecodable { key: &key, error: &error });
+                self.notice(&InformerNotice::Undecodable { key: &key, error: &error });
                 None
             }
             None => None,

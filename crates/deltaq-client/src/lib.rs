@@ -7,6 +7,7 @@ pub mod deltaqtest;
 mod error;
 mod informer;
 mod list;
+mod log;
 mod middleware;
 #[cfg(feature = "otel")]
 pub mod otel;
@@ -31,6 +32,7 @@ pub use self::informer::{
     Registration, Store, SyncSignal, wait_for_cache_sync,
 };
 pub use self::list::List;
+pub use self::log::{Level, Log};
 pub use self::middleware::{Answer, Boxed, CallMiddleware, Middleware, Next};
 pub use self::queue::{
     Add, Close, Delete, DeleteQueue, Deltas, GetGroups, GetObject, ListQueues, PatchSettings, Pop, Producer,

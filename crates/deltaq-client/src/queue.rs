@@ -1,6 +1,7 @@
 //! A queue of a server.
 
 mod consume;
+mod finite;
 mod manage;
 mod produce;
 mod producer;

@@ -29,8 +29,12 @@ impl Request {
     }
 
     pub(crate) fn json(self, document: &(impl Serialize + ?Sized)) -> Self {
+        self.body(serde_json::to_vec(document).map_err(|source| Error::Object { source }))
+    }
+
+    /// A body, or the error with which the request ends.
+    pub(crate) fn body(self, body: Result<Vec<u8>, Error>) -> Self {
         let Self { client, call } = self;
-        let body = serde_json::to_vec(document).map_err(|source| Error::Object { source });
         let call = call.and_then(|call| Ok(call.body(Body::Json(body?.into()))));
         Self { client, call }
     }

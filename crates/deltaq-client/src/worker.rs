@@ -12,6 +12,7 @@ mod breaker;
 mod calls;
 mod job;
 mod leases;
+mod logged;
 mod run;
 
 use std::fmt;
@@ -53,7 +54,7 @@ pub struct Worker {
     grace: Duration,
     breaker: Option<usize>,
     middleware: Vec<HandlerMiddleware>,
-    observer: Observer,
+    observer: Option<Observer>,
 }
 
 /// Something that a worker does not report through its handler. For logs and metrics.
@@ -147,7 +148,7 @@ impl Queue {
             grace: Duration::from_secs(30),
             breaker: None,
             middleware: Vec::new(),
-            observer: Arc::new(|_| {}),
+            observer: None,
         }
     }
 }
@@ -254,10 +255,11 @@ impl Worker {
         self
     }
 
-    /// Calls a function with each notice. The function must not block.
+    /// Calls a function with each notice. The function must not block. Without one, notices, failures of handlers and parked keys are
+    /// written to the [`Log`](crate::Log) of the client.
     #[must_use]
     pub fn on_notice(mut self, observer: impl Fn(&Notice<'_>) + Send + Sync + 'static) -> Self {
-        self.observer = Arc::new(observer);
+        self.observer = Some(Arc::new(observer));
         self
     }
 
@@ -312,3 +314,6 @@ impl fmt::Debug for Worker {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use deltaq_client::{Client, ClientOptions, Error, RetryOptions};
+use deltaq_client::{Client, ClientOptions, Error, Log, RetryOptions};
 
 use super::failure::Failure;
 use crate::config;
@@ -67,6 +67,8 @@ impl Connection {
         options.identity_pem = identity_pem.map(String::into_bytes);
         options.user_agent = Some(concat!("deltaq/", env!("CARGO_PKG_VERSION")).to_owned());
         options.retry = retry;
+        // The commands write their own errors.
+        options.log = Log::none();
         Client::new(options).map_err(|error| match error {
             Error::TokenFile { path, source } => Failure::Read { name: named(&path, "--token-file"), source },
             error => error.into(),

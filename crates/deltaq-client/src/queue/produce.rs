@@ -6,7 +6,7 @@ use deltaq_types::{
 use http::Method;
 use serde::Serialize;
 
-use super::{Queue, ReplaceOptions};
+use super::{Queue, ReplaceOptions, finite};
 use crate::call::{Body, Call};
 use crate::client::LIST_WAIT;
 use crate::error::Error;
@@ -115,7 +115,7 @@ impl Queue {
 
     /// Mode keys: adds a key.
     pub fn add_key(&self, key: impl Into<String>) -> Add {
-        Add { request: self.request(Method::POST, "add").query("key", key.into()) }
+        Add { request: self.keyed("add", key.into()) }
     }
 
     /// Changes an object, or a list of up to 10,000 objects.
@@ -130,7 +130,7 @@ impl Queue {
 
     /// Deletes a key. Its last state is the newest one that the queue has.
     pub fn delete_key(&self, key: impl Into<String>) -> Delete {
-        Delete { request: self.request(Method::POST, "delete").query("key", key.into()) }
+        Delete { request: self.keyed("delete", key.into()) }
     }
 
     /// Sends a batch of additions, changes and deletions: all or none. A batch that expects a version of a key is
@@ -205,13 +205,34 @@ impl Queue {
     }
 
     fn objects(&self, path: &str, objects: &(impl Serialize + ?Sized)) -> Request {
-        self.request(Method::POST, path).json(objects)
+        self.request(Method::POST, path).body(text_of(objects))
+    }
+
+    /// A call with a key, which is not empty.
+    fn keyed(&self, path: &str, key: String) -> Request {
+        let request = self.request(Method::POST, path);
+        if key.is_empty() {
+            return request.body(Err(unfit("the key is empty")));
+        }
+        request.query("key", key)
     }
 
     /// A call that leads to the same state when it is repeated.
     pub(super) fn request(&self, method: Method, path: &str) -> Request {
         Request::new(self.client().clone(), self.call(method, [path]).repeatable())
     }
+}
+
+/// The text of an object, or of a list of objects.
+fn text_of(objects: &(impl Serialize + ?Sized)) -> Result<Vec<u8>, Error> {
+    finite::check(objects).map_err(unfit)?;
+    let text = serde_json::to_vec(objects).map_err(|source| Error::Object { source })?;
+    // The server would take null for a call without objects.
+    if text == b"null" { Err(unfit("there is no object, but null")) } else { Ok(text) }
+}
+
+fn unfit(reason: impl std::fmt::Display) -> Error {
+    Error::Object { source: serde::ser::Error::custom(reason) }
 }
 
 #[cfg(test)]
@@ -245,5 +266,23 @@ mod tests {
         assert!(!is_repeatable(deltas(Some(7))));
         assert!(!is_repeatable(deltas(Some(0))));
         assert!(is_repeatable(deltas(Some(7)).source("erp").sequence(1)));
+    }
+
+    #[tokio::test]
+    async fn an_object_that_cannot_be_sent_is_named() {
+        // Nothing listens there, and nothing is sent.
+        let queue = Client::at("http://127.0.0.1:9").unwrap().queue("q");
+        let price = |price| std::collections::HashMap::from([("price", price)]);
+        for (failed, reason) in [
+            (queue.add(&price(f64::NAN)).await, "NaN is no number of JSON"),
+            (queue.add(&[price(1.0), price(f64::INFINITY)]).await, "object 1: inf is no number of JSON"),
+            (queue.update(&None::<u8>).await, "there is no object, but null"),
+            (queue.delete(&serde_json::Value::Null).await, "there is no object, but null"),
+            (queue.add_key("").await, "the key is empty"),
+            (queue.delete_key("").await, "the key is empty"),
+        ] {
+            let text = crate::log::chain(&failed.unwrap_err());
+            assert_eq!(text, format!("an object can't be sent: {reason}"));
+        }
     }
 }

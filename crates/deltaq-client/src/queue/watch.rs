@@ -14,7 +14,8 @@ use tokio::time::{Instant, sleep, timeout};
 use super::Queue;
 use crate::client::Reply;
 use crate::error::Error;
-use crate::retry::Backoff;
+use crate::log::row;
+use crate::retry::{Backoff, RetryOptions};
 
 /// The interval of bookmarks unless the watch sets one.
 const BOOKMARK: Duration = Duration::from_secs(15);
@@ -105,6 +106,16 @@ impl Watch {
         self
     }
 
+    /// The name of the watches of the queue in the log.
+    fn row(&self) -> String {
+        row(&self.queue.call(Method::GET, ["watch"]))
+    }
+
+    /// Logs that a connection has failed and is repeated.
+    pub(crate) fn failed(&self, error: &Error, limit: Option<&RetryOptions>) {
+        self.queue.client().rows().failed(&self.row(), error, limit);
+    }
+
     /// Connects once.
     ///
     /// # Errors
@@ -125,7 +136,9 @@ impl Watch {
             return Err(Error::Silence { address, silence });
         };
         let position = self.position.clone();
-        Ok(Rows { reply: reply?, address, buffer: Vec::new(), read: 0, position, silence })
+        let reply = reply?;
+        self.queue.client().rows().answered(&self.row());
+        Ok(Rows { reply, address, buffer: Vec::new(), read: 0, position, silence })
     }
 
     /// All rows, over as many connections as necessary: when a connection ends, the next one continues after the last
@@ -159,6 +172,7 @@ impl Watch {
                 if !may_repeat || !error.is_retryable() {
                     return Err(error);
                 }
+                watching.watch.failed(&error, Some(&retry));
                 sleep(pause).await;
             }
         })
@@ -284,7 +298,6 @@ mod tests {
 
     use super::*;
     use crate::client::{Client, ClientOptions};
-    use crate::retry::RetryOptions;
 
     #[test]
     fn streams_may_be_shared_between_threads() {

@@ -1,5 +1,6 @@
 //! The calls of a worker. Each is repeated as long as its error may pass.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use deltaq_types::duration::format;
@@ -14,6 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::{Notice, Worker};
 use crate::call::Call;
 use crate::error::Error;
+use crate::log::row;
 use crate::queue::random_id;
 use crate::retry::{Backoff, pauses_without_queue};
 
@@ -24,6 +26,8 @@ pub(super) struct Pop {
     /// Maximum number of keys.
     max: u64,
     pub(super) settle: Vec<SettleCall>,
+    /// Whether a server may have received the pop, and so leased keys.
+    may_be_applied: AtomicBool,
 }
 
 /// How an extension ended.
@@ -35,7 +39,11 @@ pub(super) struct Extended {
 
 impl Pop {
     pub(super) fn new(max: u64, settle: Vec<SettleCall>) -> Result<Self, Error> {
-        Ok(Self { id: random_id()?, max, settle })
+        Ok(Self { id: random_id()?, max, settle, may_be_applied: AtomicBool::new(false) })
+    }
+
+    pub(super) fn may_be_applied(&self) -> bool {
+        self.may_be_applied.load(Ordering::Relaxed)
     }
 
     /// The request of the pop; `wait` is how long the server waits for keys.
@@ -88,14 +96,16 @@ impl Worker {
     }
 
     async fn pop_once(&self, pop: &Pop, wait: Duration) -> Result<(Popped, Instant), Error> {
-        let popped = self.repeat(|| pop.call(self, wait)).await?;
+        let popped = self.repeat(|| pop.call(self, wait), &pop.may_be_applied).await?;
         Ok((popped, Instant::now()))
     }
 
     /// Settles leases. If the queue was deleted, all of them have ended.
     pub(super) async fn settle(&self, settle: Vec<SettleCall>) -> Result<Vec<SettledDocument>, Error> {
         let body = SettleBody { settle };
-        let settled = self.repeat(|| self.queue.call(Method::POST, ["settle"]).json(&body)).await;
+        let settled = self
+            .repeat(|| self.queue.call(Method::POST, ["settle"]).json(&body), &AtomicBool::default())
+            .await;
         let settled: SettledList = match settled {
             Err(error) if is_without_queue(&error) => return Ok(ended(&body.settle)),
             settled => settled?,
@@ -120,24 +130,45 @@ impl Worker {
     }
 
     /// Sends a call until its outcome is known. Repeating a call of a worker never changes its effect.
-    async fn repeat<T: DeserializeOwned>(&self, call: impl Fn() -> Call) -> Result<T, Error> {
+    /// `may_be_applied` is true while an attempt runs, and after one whose outcome is unknown.
+    async fn repeat<T: DeserializeOwned>(
+        &self,
+        call: impl Fn() -> Call,
+        may_be_applied: &AtomicBool,
+    ) -> Result<T, Error> {
+        let rows = self.queue.client().rows();
         let mut backoff = Backoff::from(self.queue.client().retry());
+        let mut is_unknown = may_be_applied.load(Ordering::Relaxed);
         loop {
+            may_be_applied.store(true, Ordering::Relaxed);
             let error = match self.queue.client().fetch_results(call()).await {
-                Ok(reply) => return Ok(reply),
+                Ok(reply) => {
+                    if rows.is_open() {
+                        rows.answered(&row(&call()));
+                    }
+                    return Ok(reply);
+                }
                 Err(error) => error,
             };
+            is_unknown |= error.is_outcome_unknown();
+            may_be_applied.store(is_unknown, Ordering::Relaxed);
             if !error.is_temporary() {
                 return Err(error);
             }
             let pause = backoff.after_failure(&error);
+            if self.observer.is_none() {
+                rows.failed(&row(&call()), &error, None);
+            }
             self.notice(&Notice::Retry { error: &error, failures: backoff.failures(), pause });
             sleep(pause).await;
         }
     }
 
     pub(super) fn notice(&self, notice: &Notice<'_>) {
-        (self.observer)(notice);
+        match &self.observer {
+            Some(observer) => observer(notice),
+            None => self.log(notice),
+        }
     }
 }
 

@@ -26,6 +26,7 @@ pub(super) type Slot = u64;
 pub(super) struct Held {
     pub(super) lease_id: String,
     pub(super) key: String,
+    pub(super) attempt: u32,
     /// Set when the lease is lost.
     pub(super) lost: Arc<SetOnce<Loss>>,
 }
@@ -57,7 +58,8 @@ impl Leases {
         for item in items {
             self.created += 1;
             let lost = Arc::new(SetOnce::new());
-            let held = Held { lease_id: item.lease.id.clone(), key: item.key.clone(), lost: lost.clone() };
+            let (lease_id, key, attempt) = (item.lease.id.clone(), item.key.clone(), item.attempt);
+            let held = Held { lease_id, key, attempt, lost: lost.clone() };
             self.held.insert(self.created, held);
             slots.push((self.created, lost));
         }

@@ -17,6 +17,7 @@ use super::breaker::{Breaker, Change};
 use super::calls::{Extended, Pop, is_without_queue};
 use super::job::{Job, Loss, Outcome};
 use super::leases::{Held, Leases, Slot};
+use super::logged::Failed;
 use super::{LAST_CALLS, Notice, POP_MAX, Worker, WorkerReport};
 use crate::error::Error;
 use crate::panic;
@@ -50,6 +51,7 @@ pub(super) struct Run<'w, H> {
     extend: Option<Calling<'w, Extended>>,
     extend_backoff: Backoff,
     breaker: Breaker,
+    failed: Failed,
     /// Whether keys may have become ready since the last pop found none.
     may_have_keys: bool,
     stopping: Option<Stopping>,
@@ -91,6 +93,7 @@ where
             extend: None,
             extend_backoff: Backoff::new(first, max),
             breaker: Breaker::new(worker.breaker),
+            failed: Failed::default(),
             may_have_keys: true,
             stopping: None,
             report: WorkerReport::default(),
@@ -202,12 +205,14 @@ where
             self.attend_breaker(ended.slot, "", &Outcome::Release.settle(String::new()));
             return;
         };
+        let has_panicked = ended.outcome.is_err();
         let outcome = ended.outcome.unwrap_or_else(|message| {
             self.report.panics += 1;
-            self.worker.notice(&Notice::Panicked { key: &held.key, message: &message });
+            self.worker.panicked(&held, &message);
             Outcome::nack(format!("panic: {message}"))
         });
-        let settle = outcome.settle(held.lease_id);
+        let settle = outcome.settle(held.lease_id.clone());
+        self.failed.ended(self.worker, &held, &settle, has_panicked);
         self.attend_breaker(ended.slot, &held.key, &settle);
         self.settles.push(settle);
     }
@@ -270,6 +275,7 @@ where
     fn count(&mut self, results: &[SettledDocument]) {
         for result in results {
             self.worker.notice(&Notice::Settled(result));
+            self.failed.settled(self.worker, result);
             *match result.how {
                 _ if result.result == SettleResult::Stale => &mut self.report.lost,
                 SettleAs::Ack | SettleAs::Done => &mut self.report.acknowledged,
@@ -299,6 +305,7 @@ where
         let error = match extended.result {
             Ok(list) => {
                 self.extend_backoff.reset();
+                self.worker.extended();
                 for (held, loss) in self.leases.extended(&list, extended.sent_at) {
                     self.lose(&held, loss);
                 }
@@ -310,6 +317,7 @@ where
         // If the queue was deleted, its leases are lost. After other permanent errors, the leases expire.
         let pause = self.extend_backoff.after_failure(&error);
         let failures = self.extend_backoff.failures();
+        self.worker.not_extended(&error);
         self.worker.notice(&Notice::Retry { error: &error, failures, pause });
         self.leases.not_extended(Instant::now() + pause);
         if !is_temporary && !is_without_queue(&error) {
@@ -332,7 +340,11 @@ where
         self.stopping =
             Some(Stopping { abort_at: Instant::now() + self.worker.grace, has_aborted: false, error });
         self.release_waiting(0);
-        if let Some((pop, _)) = self.pop.take() {
+        let last = self.pop.take().map(|(pop, _)| pop);
+        if let Some(pop) = last.as_ref().filter(|pop| !pop.may_be_applied()) {
+            // No server has received this pop, so it has leased nothing, and settled nothing.
+            self.settles.extend(pop.settle.iter().cloned());
+        } else if let Some(pop) = last {
             let (worker, popping) = (self.worker, pop.clone());
             let again = async move { worker.last_pop(&popping).await };
             self.pop = Some((pop, Box::pin(again)));

@@ -54,6 +54,8 @@ impl Queue {
         options.ca_pem = settings.ca_file.as_deref().map(read).transpose()?;
         options.user_agent = Some(concat!("deltaq-reflect/", env!("CARGO_PKG_VERSION")).to_owned());
         options.retry = RETRY;
+        // The source has a log of its own.
+        options.log = deltaq_client::Log::none();
         let client = Client::new(options).map_err(|error| Error::because("the source", error))?;
         Ok(client.queue(settings.queue.as_str()))
     }
