@@ -21,6 +21,8 @@ func interrupt(process int) error {
 
 func killGroup(int) {}
 
+func guard(int) func() { return func() {} }
+
 func waitForGroup(int) {}
 
 func isInterrupt(error) bool { return false }

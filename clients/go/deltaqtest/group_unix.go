@@ -5,6 +5,8 @@ package deltaqtest
 import (
 	"errors"
 	"os/exec"
+	"strconv"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -25,6 +27,22 @@ func interrupt(group int) error {
 
 // killGroup ends a whole group at once.
 func killGroup(group int) { _ = syscall.Kill(-group, syscall.SIGKILL) }
+
+// guard ends a group when this process ends without having ended the server, such as by Ctrl-C, which does not reach the group, or by the time limit of go
+// test. The function that it returns ends the guard.
+func guard(group int) func() {
+	command := exec.Command("sh", "-c", `read -r _; kill -s KILL -- "-$0"`, strconv.Itoa(group))
+	ownGroup(command)
+	input, err := command.StdinPipe()
+	if err != nil || command.Start() != nil {
+		return func() {}
+	}
+	return sync.OnceFunc(func() {
+		_ = command.Process.Kill()
+		_ = input.Close()
+		_ = command.Wait()
+	})
+}
 
 // waitForGroup waits until nothing of a group runs any more, and ends what takes too long.
 func waitForGroup(group int) {

@@ -46,6 +46,8 @@ type Server struct {
 	ended   chan struct{}
 	err     error
 	folder  string
+	// unguard ends the process that ends the server if this one ends without it.
+	unguard func()
 	// isKilled is true once the caller has killed the server.
 	isKilled atomic.Bool
 }
@@ -119,6 +121,7 @@ func Run(ctx context.Context, options *Options) (*Server, error) {
 		os.RemoveAll(folder)
 		return nil, fmt.Errorf("deltaqtest: can't start %s: %w", binary, err)
 	}
+	server.unguard = guard(server.process.Process.Pid)
 	go func() {
 		if err := server.process.Wait(); !errors.Is(err, exec.ErrWaitDelay) {
 			server.err = err
@@ -209,6 +212,7 @@ func (s *Server) Stop() error {
 	}
 	<-s.ended
 	waitForGroup(s.process.Process.Pid)
+	s.unguard()
 	os.RemoveAll(s.folder)
 	if s.err != nil && !(isRunning && isInterrupt(s.err)) {
 		return fmt.Errorf("deltaqtest: the server has ended: %w\n%s", s.err, s.Log())
@@ -223,6 +227,7 @@ func (s *Server) Kill() {
 	// An error means that it has ended.
 	_ = s.process.Process.Kill()
 	<-s.ended
+	s.unguard()
 	os.RemoveAll(s.folder)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -102,5 +103,35 @@ func TestWithoutAProgramTheErrorSaysHowToGetIt(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	if _, err := deltaqtest.Run(context.Background(), nil); err == nil || !strings.Contains(err.Error(), "DELTAQ_BIN") || !strings.Contains(err.Error(), "PATH") {
 		t.Error(err)
+	}
+}
+
+func TestAServerEndsWithTheProcessThatHasStartedIt(t *testing.T) {
+	find(t)
+	const variable = "TEST_STARTS_A_SERVER"
+	if os.Getenv(variable) != "" {
+		server, err := deltaqtest.Run(context.Background(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		os.Stdout.WriteString(server.URL + "\n")
+		os.Exit(0)
+	}
+	command := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+	command.Env = append(os.Environ(), variable+"=1")
+	text, err := command.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := strings.TrimSpace(string(text))
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		reply, err := http.Get(url + "/livez")
+		if err != nil {
+			return
+		}
+		reply.Body.Close()
+		if time.Now().After(end) {
+			t.Fatal("the server still runs")
+		}
 	}
 }
