@@ -26,6 +26,7 @@ use self::batch::Batch;
 use crate::call::Body;
 use crate::client::Client;
 use crate::error::Error;
+use crate::log::chain;
 use crate::queue::{Producer, ReplaceOptions};
 use crate::retry::ReflectorBackoff;
 
@@ -175,6 +176,8 @@ pub enum ReflectorError {
     OutOfOrder(&'static str),
 }
 
+type Observer = Box<dyn FnMut(&Step<'_>) + Send>;
+
 /// Keeps a queue in step with a source.
 pub struct Reflector {
     client: Client,
@@ -183,7 +186,7 @@ pub struct Reflector {
     /// When the queue is checked next.
     check_at: Instant,
     report: Report,
-    observer: Box<dyn FnMut(&Step<'_>) + Send>,
+    observer: Option<Observer>,
 }
 
 impl Reflector {
@@ -191,13 +194,14 @@ impl Reflector {
     #[must_use]
     pub fn new(client: Client, options: ReflectorOptions) -> Self {
         let (check_at, report) = (Instant::now() + CHECK_EVERY, Report::default());
-        Self { client, options, producer: None, check_at, report, observer: Box::new(|_| {}) }
+        Self { client, options, producer: None, check_at, report, observer: None }
     }
 
-    /// Calls a function after each step. The function must not block.
+    /// Calls a function after each step. The function must not block. Without one, the errors of [`Reflector::keep_running`] are
+    /// written to the [`Log`](crate::Log) of the client.
     #[must_use]
     pub fn on_step(mut self, observer: impl FnMut(&Step<'_>) + Send + 'static) -> Self {
-        self.observer = Box::new(observer);
+        self.observer = Some(Box::new(observer));
         self
     }
 
@@ -258,10 +262,22 @@ impl Reflector {
                 _ => None,
             };
             let pause = backoff.after_failure(asked);
-            (self.observer)(&Step::Restart { error: error.as_ref(), pause });
+            self.note(&Step::Restart { error: error.as_ref(), pause });
             // After a failure, the reflector begins with the last number that the server knows.
             self.producer = self.producer.take().filter(|_| error.is_none());
             sleep(pause).await;
+        }
+    }
+
+    fn note(&mut self, step: &Step<'_>) {
+        if let Some(observer) = &mut self.observer {
+            return observer(step);
+        }
+        if let Step::Restart { error: Some(error), pause } = step {
+            let (queue, source) = (&self.options.queue, &self.options.source);
+            let reason = chain(error);
+            let line = format!("queue {queue}, source {source}: {reason}; it is read again in {pause:?}");
+            self.client.rows().log.warn(&line);
         }
     }
 
@@ -321,7 +337,7 @@ impl Reflector {
             };
             let replaced = replied.map_err(|error| self.failed(error))?;
             self.report.add_list(objects, &replaced);
-            (self.observer)(&Step::List { objects, replaced: &replaced });
+            self.note(&Step::List { objects, replaced: &replaced });
             return Ok(());
         }
     }
@@ -335,7 +351,7 @@ impl Reflector {
             self.failed(error)
         })?;
         self.report.add_changes(batch, &produced);
-        (self.observer)(&Step::Changes { changes: batch.len(), produced: &produced });
+        self.note(&Step::Changes { changes: batch.len(), produced: &produced });
         Ok(())
     }
 

@@ -107,6 +107,17 @@ async fn the_log_says_that_the_server_answers_again() {
 }
 
 #[tokio::test]
+async fn a_source_that_fails_is_logged() {
+    let (queue, lines) = logged(NOWHERE);
+    let mut reflector = Reflector::new(queue.client().clone(), ReflectorOptions::new("q", "shop"));
+    let broken = || futures_util::stream::iter([Err::<Event, _>("the shop is closed")]);
+    let _ = timeout(BRIEF, reflector.keep_running(broken)).await;
+    let lines = lines.lock();
+    let start = "queue q, source shop: the source failed: the shop is closed; it is read again in ";
+    assert!(lines.len() == 1 && lines[0].starts_with(start), "{lines:?}");
+}
+
+#[tokio::test]
 async fn a_worker_that_has_reached_no_server_stops_at_once() {
     let mut options = ClientOptions::new(NOWHERE);
     options.retry.first = Duration::from_hours(1);
