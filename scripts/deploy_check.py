@@ -38,7 +38,9 @@ def knows(environment):
     with tempfile.TemporaryDirectory() as folder:
         tokens = pathlib.Path(folder) / "tokens.toml"
         subprocess.run([binary, "token", "a", "--verbs", "read", "--queues", "*", "--file", tokens], check=True, capture_output=True)
-        files = {"DELTAQ_CONFIG": root / "config/deltaq.toml", "DELTAQ_ACCESS__TOKENS_FILE": tokens}
+        secret = pathlib.Path(folder) / "node-secret"
+        secret.write_text("0123456789abcdef" * 4)
+        files = {"DELTAQ_CONFIG": root / "config/deltaq.toml", "DELTAQ_ACCESS__TOKENS_FILE": tokens, "DELTAQ_CLUSTER__SECRET_FILE": secret}
         environment = {name: str(files.get(name, value)) for name, value in environment.items()}
         ended = subprocess.run([binary, "config", "check"], env={"PATH": os.environ["PATH"], **environment}, capture_output=True, text=True)
         # Whether the server needs tokens is decided by its command.
