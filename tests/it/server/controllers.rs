@@ -134,7 +134,7 @@ async fn problems_say_the_next_step() {
     let service = Service::start().await;
     let refused = service.post(&format!("{QUEUE}/add"), &json!({"name": "a"})).await.problem("no-key");
     assert!(
-        refused["hint"].as_str().is_some_and(|hint| hint.contains("PATCH {\"key\":[\"/name\"]}")),
+        refused["hint"].as_str().is_some_and(|hint| hint.contains("PUT {\"key\":[\"/sku\"]}")),
         "{refused}"
     );
     service.call("PUT", QUEUE, &json!({"key": "/name"})).await.ok();
