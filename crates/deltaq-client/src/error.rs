@@ -145,7 +145,7 @@ fn invalid(address: &str) -> String {
 
 fn no_name(segment: &str) -> String {
     if segment.is_empty() {
-        return "not sent: a name is empty, such as that of the queue".to_owned();
+        return "not sent: the empty text is no name, such as that of a queue".to_owned();
     }
     format!("{segment:?} is no name: a path can't have it as a part")
 }

@@ -236,7 +236,7 @@ async fn a_list_after_an_expired_version_is_no_failure() {
 #[tokio::test]
 async fn a_queue_without_a_name_is_refused_before_a_call() {
     let queue = logged(NOWHERE).0.client().queue("");
-    let name = "not sent: a name is empty, such as that of the queue";
+    let name = "not sent: the empty text is no name, such as that of a queue";
     assert_eq!(queue.status().await.unwrap_err().to_string(), name);
     assert_eq!(
         queue.worker().run(CancellationToken::new(), |_| async {}).await.unwrap_err().to_string(),
