@@ -117,7 +117,8 @@ async fn a_source_that_fails_is_logged() {
     assert!(lines.len() == 1 && lines[0].starts_with(start), "{lines:?}");
 }
 
-#[tokio::test]
+/// The time is that of the test, so it does not depend on the machine.
+#[tokio::test(start_paused = true)]
 async fn a_worker_that_has_reached_no_server_stops_at_once() {
     let mut options = ClientOptions::new(NOWHERE);
     options.retry.first = Duration::from_hours(1);
