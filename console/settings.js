@@ -31,6 +31,7 @@ const MEANINGS = {
   push: "Where keys are sent.",
   hook: "Webhooks that are taken.",
   cloudevents: "What of a CloudEvent is stored.",
+  kubernetes: "The resource that Kubernetes clients see.",
   schema: "What an object must satisfy.",
   prune: "Members that are removed.",
   ignore: "Members whose change queues nothing.",

@@ -109,6 +109,7 @@ var documents = []struct {
 	{deltaq.HookSignature{}, []string{"HookSignature", "GivenHookSignature"}},
 	{deltaq.HookCondition{}, []string{"HookCondition", "GivenHookCondition"}},
 	{deltaq.CloudEvents{}, []string{"CloudEvents", "GivenCloudEvents"}},
+	{deltaq.Kubernetes{}, []string{"Kubernetes", "GivenKubernetes"}},
 	{deltaq.HookStatus{}, []string{"HookStatus"}},
 	{deltaq.QueueStatus{}, []string{"QueueStatus"}},
 	{deltaq.QueueDocument{}, []string{"QueueDocument"}},

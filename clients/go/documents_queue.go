@@ -269,6 +269,18 @@ type CloudEvents struct {
 	Deleted *[]string `json:"deleted,omitempty"`
 }
 
+// Kubernetes is the resource of the Kubernetes API as which clients of Kubernetes read and write the objects of a queue.
+type Kubernetes struct {
+	// Group is the API group, a DNS name with a dot.
+	Group   string `json:"group"`
+	Version string `json:"version"`
+	Kind    string `json:"kind"`
+	// Plural is the name in paths; no other queue has it in the group.
+	Plural string `json:"plural"`
+	// View is latest or known: what clients read. Empty means latest.
+	View string `json:"view,omitempty"`
+}
+
 // HookSignature is where a delivery of the scheme hmac has its signature.
 type HookSignature struct {
 	Header string `json:"header"`
@@ -337,6 +349,7 @@ type QueueSettings struct {
 	Push             *Push             `json:"push,omitempty"`
 	Hook             *Hook             `json:"hook,omitempty"`
 	CloudEvents      *CloudEvents      `json:"cloudevents,omitempty"`
+	Kubernetes       *Kubernetes       `json:"kubernetes,omitempty"`
 	Schema           json.RawMessage   `json:"schema,omitempty"`
 	Prune            []string          `json:"prune,omitempty"`
 	Ignore           []string          `json:"ignore,omitempty"`

@@ -7,8 +7,8 @@ use toml::Table;
 use super::{Fault, QUEUE_SECTION};
 
 /// Settings that are specific to each queue and therefore have no defaults in the configuration.
-const OF_ONE_QUEUE: [&str; 9] =
-    ["follow", "push", "hook", "cloudevents", "schema", "prune", "ignore", "indexes", "diff"];
+const OF_ONE_QUEUE: [&str; 10] =
+    ["follow", "push", "hook", "cloudevents", "kubernetes", "schema", "prune", "ignore", "indexes", "diff"];
 
 /// Compiles the settings for the engine.
 ///

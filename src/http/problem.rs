@@ -395,6 +395,7 @@ impl From<deltaq_service::Error> for Problem {
                     _ => problem,
                 }
             }
+            Error::ResourceTaken { .. } => Self::invalid_setting("kubernetes.plural", &detail).hint("use another plural or group"),
             Error::Followed { followers, hidden: _ } => {
                 let names: Vec<_> = followers.iter().map(ToString::to_string).collect();
                 Self::new(Code::Followed, detail)

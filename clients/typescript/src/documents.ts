@@ -554,6 +554,8 @@ export interface QueueSettings {
     hook: Hook | null;
     /** What of a CloudEvent is stored, and the endings of the types that delete; null for the default. */
     cloudevents: { store?: "data" | "event" | null; deleted?: string[] | null } | null;
+    /** The resource of the Kubernetes API that the queue is; null for none. */
+    kubernetes: { group: string; version: string; kind: string; plural: string; view?: "latest" | "known" | null } | null;
     schema: unknown;
     indexes: Record<string, string>;
     /** `array_keys`: for the pointer to each array whose elements are compared one by one, the pointer to what identifies an element. */

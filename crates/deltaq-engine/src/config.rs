@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq_types::terms::DELAY_MAX;
-use deltaq_types::{CloudEvents, Hook, Mode, Push, RawObject, Retention, VersionTies};
+use deltaq_types::{CloudEvents, Hook, Kubernetes, Mode, Push, RawObject, Retention, VersionTies};
 
 pub use self::document::Invalid;
 pub use self::order::{Order, OrderError, OrderValue};
@@ -157,6 +157,8 @@ pub struct Config {
     pub hook: Option<Arc<Hook>>,
     /// How CloudEvents become changes; `None` for the default. The engine stores the setting and does not apply it.
     pub cloudevents: Option<Arc<CloudEvents>>,
+    /// The resource of the Kubernetes API that the queue is. The engine stores the setting and does not apply it.
+    pub kubernetes: Option<Arc<Kubernetes>>,
     /// The schema and pruning of incoming objects; `None` if there is neither.
     pub admission: Option<Arc<AdmissionText>>,
 }
@@ -236,6 +238,7 @@ impl Default for Config {
             push: None,
             hook: None,
             cloudevents: None,
+            kubernetes: None,
             admission: None,
         }
     }

@@ -250,6 +250,17 @@ impl KeySpec {
         &self.pointers
     }
 
+    /// Whether the keys of Kubernetes' objects have a namespace; `None` if these are no keys of such objects.
+    #[must_use]
+    pub fn has_kubernetes_namespace(&self) -> Option<bool> {
+        let parts: Vec<_> = self.pointers.iter().map(|part| (&*part.text, part.optional)).collect();
+        match *parts {
+            [("/metadata/name", false)] => Some(false),
+            [("/metadata/namespace", true), ("/metadata/name", false)] => Some(true),
+            _ => None,
+        }
+    }
+
     /// The key of a valid object.
     ///
     /// # Errors

@@ -86,6 +86,12 @@ pub enum Error {
     /// The setting `follow` is not possible.
     #[error("{0}")]
     Follow(FollowError),
+    /// Another queue is the resource that the setting `kubernetes` names.
+    #[error("another queue of this server is {resource}")]
+    ResourceTaken {
+        /// The plural name and the group.
+        resource: String,
+    },
     /// Other queues follow the queue.
     #[error("{}", followed_by(followers, *hidden))]
     Followed {

@@ -13,6 +13,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use deltaq_engine::config::Config;
 use deltaq_journal::partition_of;
 use deltaq_runtime::clock::Clock;
+use deltaq_types::Kubernetes;
 use tokio::sync::{Notify, watch};
 
 use super::metrics::Metrics;
@@ -372,6 +373,22 @@ impl Partitions {
         found.sort_by(|(_, a), (_, b)| a.name().cmp(b.name()));
         found.truncate(limit);
         found
+    }
+
+    /// The queue of this node that is this resource of the Kubernetes API; of several, the first by name.
+    #[must_use]
+    pub fn kubernetes_queue(&self, group: &str, plural: &str) -> Option<Name> {
+        self.registries().filter_map(|registry| registry.kubernetes_queue(group, plural)).min()
+    }
+
+    /// The queues of this node that are resources of the Kubernetes API, by name, and whether their objects are in
+    /// namespaces.
+    #[must_use]
+    pub fn kubernetes_queues(&self) -> Vec<(Name, Arc<Kubernetes>, bool)> {
+        let mut queues: Vec<_> =
+            self.registries().flat_map(|registry| registry.kubernetes_queues()).collect();
+        queues.sort_by(|(a, ..), (b, ..)| a.cmp(b));
+        queues
     }
 
     /// The settings of new queues.

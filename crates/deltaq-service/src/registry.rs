@@ -1,10 +1,11 @@
 //! All queues of this server, by name.
 
 mod followers;
+mod kubernetes;
 mod leaving;
 mod pushers;
+mod queues;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,10 +26,11 @@ use parking_lot::{RwLock, RwLockWriteGuard};
 use tokio::sync::Notify;
 
 use self::pushers::Pushers;
+use self::queues::Queues;
 use super::grants::{Everyone, Grants};
 use super::metrics::Metrics;
 use super::queue::{Context, Document, Handle, calendar};
-use super::{Error, Incarnation, Memory, Name, QueueShare, lives, task};
+use super::{Error, Incarnation, Memory, Name, lives, task};
 use crate::author::author;
 use crate::calls::commands::DryRun;
 use crate::queue::feed_readers::{LongReads, WatchLimits};
@@ -46,9 +48,6 @@ pub struct Limits {
     /// The limits of the change feeds of a queue.
     pub watch: WatchLimits,
 }
-
-/// One token may have created this many times as many queues as may still be created.
-const SHARE: usize = 3;
 
 /// The caller that creates a queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -106,52 +105,6 @@ pub struct Registry {
     has_left: AtomicBool,
     /// All lives begin above this number.
     issued: Rv,
-}
-
-#[derive(Debug, Default)]
-struct Queues {
-    live: BTreeMap<Name, Arc<Handle>>,
-    /// The largest event number of a deleted queue. New queues begin far above it.
-    last_deleted: Rv,
-    /// The followers of each followed queue.
-    followers: BTreeMap<Name, BTreeSet<Name>>,
-    /// For each follower that a token has set up, the name of the token.
-    setters: BTreeMap<Name, Arc<str>>,
-    /// Invariant: the number of live queues that each token has created, by the name of the token.
-    created: HashMap<Arc<str>, usize>,
-}
-
-impl Queues {
-    fn insert(&mut self, handle: &Arc<Handle>) {
-        if let Some(creator) = handle.creator() {
-            *self.created.entry(creator.clone()).or_default() += 1;
-        }
-        self.live.insert(handle.name().clone(), handle.clone());
-    }
-
-    fn remove(&mut self, handle: &Handle) {
-        let is_there = self.live.remove(handle.name()).is_some();
-        if let Some(creator) = handle.creator().filter(|_| is_there)
-            && let Some(created) = self.created.get_mut(creator)
-        {
-            *created -= 1;
-            if *created == 0 {
-                self.created.remove(creator);
-            }
-        }
-    }
-
-    /// Checks that a token leaves room for the queues of the others.
-    fn check_share(&self, creator: &Creator, max_queues: usize) -> Result<(), Error> {
-        let Some(token) = creator.token.as_ref().filter(|_| creator.shares) else { return Ok(()) };
-        let created = self.created.get(token).copied().unwrap_or_default();
-        let limit = max_queues.saturating_sub(self.live.len()).saturating_mul(SHARE);
-        if created >= limit {
-            let share = Some(QueueShare { token: token.clone(), created, max_queues });
-            return Err(Error::TooManyQueues { limit, share });
-        }
-        Ok(())
-    }
 }
 
 impl Registry {
@@ -315,6 +268,7 @@ impl Registry {
         }
         queues.check_share(creator, self.limits.max_queues)?;
         self.check_follow(&queues, name, &config)?;
+        queues.check_kubernetes(name, &config)?;
         let epoch = self.check_journal()?;
         let created_at = self.calendar();
         let birth = self.birth();
@@ -394,6 +348,7 @@ impl Registry {
                 self.check_follow(queues, handle.name(), &next)?;
             }
             queues.check_followers(handle.name(), &next)?;
+            queues.check_kubernetes(handle.name(), &next)?;
             Ok(next)
         });
         self.note_follow(queues, handle, before.as_deref());

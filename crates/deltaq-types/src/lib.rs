@@ -26,6 +26,7 @@ mod consume;
 mod difference;
 mod history;
 mod kinds;
+mod kubernetes;
 mod order;
 mod page;
 mod problem;
@@ -59,6 +60,7 @@ pub use self::hook::{
     HookCondition, HookId, HookScheme, HookSignature, Redelivered, SignatureEncoding,
 };
 pub use self::kinds::Members;
+pub use self::kubernetes::Kubernetes;
 pub use self::order::{HeadStartOrder, Order, PriorityOrder};
 pub use self::page::Page;
 pub use self::problem::{ProblemDocument, ViolationDocument};

@@ -15,6 +15,7 @@ use super::cloud_events::CloudEvents;
 use super::duration::DurationText;
 use super::groups::Groups;
 use super::hook::Hook;
+use super::kubernetes::Kubernetes;
 use super::name::Name;
 use super::order::Order;
 use super::push::Push;
@@ -145,6 +146,10 @@ pub struct QueueSettings {
     #[serde(default, deserialize_with = "range::optional_table")]
     #[schema(required = true)]
     pub cloudevents: Option<CloudEvents>,
+    /// The resource of the Kubernetes API that the queue is; null for none.
+    #[serde(default, deserialize_with = "range::optional_table")]
+    #[schema(required = true)]
+    pub kubernetes: Option<Kubernetes>,
     /// A JSON Schema that objects must satisfy, and whose defaults fill absent members; null for none.
     #[serde(default)]
     #[schema(required = true)]
@@ -499,6 +504,12 @@ impl QueueSettings {
         "cloudevents",
         "cloudevents.store",
         "cloudevents.deleted",
+        "kubernetes",
+        "kubernetes.group",
+        "kubernetes.version",
+        "kubernetes.kind",
+        "kubernetes.plural",
+        "kubernetes.view",
         "schema",
         "prune",
         "ignore",

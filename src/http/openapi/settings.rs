@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::reference::reference;
 
 /// Objects inside the settings. In a request, all of their members are optional.
-const PARTS: [&str; 18] = [
+const PARTS: [&str; 19] = [
     "RateLimiter",
     "ItemExponential",
     "ItemFastSlow",
@@ -23,6 +23,7 @@ const PARTS: [&str; 18] = [
     "HookSignature",
     "HookCondition",
     "CloudEvents",
+    "Kubernetes",
     "DiffSettings",
 ];
 

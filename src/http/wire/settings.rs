@@ -9,7 +9,7 @@ use std::sync::Arc;
 use deltaq_engine::config::Config;
 use deltaq_engine::excerpt::{Excerpt, shortened};
 use deltaq_service::admission::{Schema, check_prune};
-use deltaq_types::{GroupBy, Groups, Mode, PushFormat, PushPayload, QueueSettings, RawObject};
+use deltaq_types::{FollowedView, GroupBy, Groups, Mode, PushFormat, PushPayload, QueueSettings, RawObject};
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -156,7 +156,7 @@ impl Given {
     }
 
     /// The new settings of an existing queue. Settings that are not named get their defaults. If the queue has
-    /// `follow`, `push` or a mode other than the default, the PUT must name it. Otherwise, a PUT that is meant to change
+    /// `follow`, `push`, `hook`, `kubernetes` or a mode other than the default, the PUT must name it. Otherwise, a PUT that is meant to change
     /// another setting would remove it by accident.
     ///
     /// # Errors
@@ -166,6 +166,7 @@ impl Given {
             ("follow", current.follow.is_some()),
             ("push", current.push.is_some()),
             ("hook", current.hook.is_some()),
+            ("kubernetes", current.kubernetes.is_some()),
             ("mode", current.mode != defaults.mode),
         ];
         let removed = is_set.into_iter().filter(|(name, is_set)| *is_set && !self.names(name));
@@ -327,6 +328,7 @@ fn invalid(Fault { setting, why, .. }: Fault) -> Problem {
     match setting.as_str() {
         "follow" => problem.hint("it is like {\"queue\":\"prices\"}, or null to detach the queue"),
         "hook" => problem.hint("it is like {\"scheme\":\"github\",\"secrets\":[\"github\"]}, or null to take no webhooks"),
+        "kubernetes" => problem.hint("it is like {\"group\":\"shop.example\",\"version\":\"v1\",\"kind\":\"Price\",\"plural\":\"prices\"}, or null for no resource of Kubernetes"),
         "push" => problem.hint("it is like {\"url\":\"https://shop.example/hooks\",\"secrets\":[\"shop\"]}, or null to push no more"),
         _ => problem,
     }
@@ -347,6 +349,7 @@ fn check(config: &Config) -> Result<(), Problem> {
     check_prune(prune, &config.key, config.version.as_ref())?;
     check_push(config)?;
     check_hook(config)?;
+    check_kubernetes(config)?;
     check_follow(config)
 }
 
@@ -399,6 +402,27 @@ fn check_hook(config: &Config) -> Result<(), Problem> {
         Some((member, why)) => Err(Problem::invalid_setting(&format!("hook.{member}"), why)),
         None => Ok(()),
     }
+}
+
+/// Refuses settings that a resource of Kubernetes can't have.
+fn check_kubernetes(config: &Config) -> Result<(), Problem> {
+    let Some(kubernetes) = &config.kubernetes else { return Ok(()) };
+    if !config.rules().has_objects {
+        let why = "a queue of mode keys has no objects, so it is no resource of Kubernetes";
+        return Err(Problem::invalid_setting("kubernetes", why).hint("use mode latest"));
+    }
+    if config.key.has_kubernetes_namespace().is_none() {
+        let why = "the key of the queue is not that of Kubernetes' objects";
+        return Err(Problem::invalid_setting("kubernetes", why).hint(
+            r#"set key to ["/metadata/name"], or with namespaces to [{"pointer":"/metadata/namespace","optional":true},"/metadata/name"]"#,
+        ));
+    }
+    if kubernetes.view == FollowedView::Known && !config.known_objects {
+        let why = "the view known needs known_objects, and the queue stores none";
+        return Err(Problem::invalid_setting("kubernetes.view", why)
+            .hint("use the view latest, or set known_objects to true"));
+    }
+    Ok(())
 }
 
 /// Refuses settings that a follower can't have.

@@ -66,6 +66,7 @@ fn full() -> Value {
         "push": null,
         "hook": null,
         "cloudevents": {"store": "event", "deleted": [".gone"]},
+        "kubernetes": null,
         "schema": {"properties": {"n": {"type": ["number", "null"], "default": null}}},
         "prune": ["/debug"],
         "ignore": ["/updated_at"],

@@ -277,6 +277,7 @@ class QueueSettings(TypedDict, total=False):
     push: Json | None
     hook: Json | None
     cloudevents: Json | None
+    kubernetes: Json | None
     schema: Any
     indexes: dict[str, str] | None
     diff: Json | None

@@ -103,6 +103,7 @@ impl Config {
             push: document.push.clone().map(Arc::new),
             hook: document.hook.clone().map(Arc::new),
             cloudevents: document.cloudevents.clone().map(Arc::new),
+            kubernetes: document.kubernetes.clone().map(Arc::new),
             admission: admission(document)?.map(Arc::new),
         })
     }
@@ -141,6 +142,7 @@ impl Config {
             push: self.push.as_deref().cloned(),
             hook: self.hook.as_deref().cloned(),
             cloudevents: self.cloudevents.as_deref().cloned(),
+            kubernetes: self.kubernetes.as_deref().cloned(),
             schema: self.admission.as_ref().and_then(|admission| admission.schema.clone()),
             prune: prune.iter().map(|pointer| pointer.text.to_string()).collect(),
             ignore: self.ignored.texts(),

@@ -9,7 +9,8 @@ use deltaq_engine::view::View;
 use deltaq_journal::Commit;
 use tokio::sync::Notify;
 
-use super::{Queues, Registry};
+use super::Registry;
+use super::queues::Queues;
 use crate::author::author;
 use crate::grants::Grants;
 use crate::metrics::{Lag, Sample};
@@ -135,9 +136,10 @@ impl Registry {
         Ok(commits)
     }
 
-    /// Records which queue a queue now follows, and starts its pusher if it now pushes.
+    /// Records which queue a queue now follows and which resource it is, and starts its pusher if it now pushes.
     pub(super) fn note_follow(&self, queues: &mut Queues, handle: &Handle, before: Option<&Follow>) {
         self.note_push(handle);
+        queues.resources.set(handle.name(), &handle.config());
         queues.unfollow(handle.name(), before);
         if let Some(token) = handle.lock().queue.follow_set_by().cloned() {
             queues.setters.insert(handle.name().clone(), token);

@@ -333,6 +333,7 @@ pub(super) fn full_config() -> Config {
         push: Some(Arc::new(push())),
         hook: Some(Arc::new(deliveries::hook())),
         cloudevents: Some(Arc::new(deliveries::cloudevents())),
+        kubernetes: Some(Arc::new(deliveries::kubernetes())),
         admission: None,
     }
 }

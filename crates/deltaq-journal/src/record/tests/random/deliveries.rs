@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use deltaq_engine::deliveries::{DeliveryId, KeptDelivery, ReceivedDelivery, UnappliedDelivery};
 use deltaq_types::{
-    CloudEvents, Hook, HookCondition, HookScheme, HookSignature, SignatureEncoding, StoredPart,
+    CloudEvents, FollowedView, Hook, HookCondition, HookScheme, HookSignature, Kubernetes, SignatureEncoding,
+    StoredPart,
 };
 
 use super::Dice;
@@ -57,6 +58,16 @@ impl Dice {
     pub(super) fn cloudevents(&mut self) -> CloudEvents {
         let store = self.of(&[StoredPart::Data, StoredPart::Event]);
         CloudEvents { store, deleted: self.list(|dice| dice.of(&[".deleted", ".gone"]).to_owned()) }
+    }
+
+    pub(super) fn kubernetes(&mut self) -> Kubernetes {
+        Kubernetes {
+            group: self.of(&["shop.example", "a.b"]).to_owned(),
+            version: self.of(&["v1", "v1beta1"]).to_owned(),
+            kind: self.of(&["Price", "A"]).to_owned(),
+            plural: self.of(&["prices", "as"]).to_owned(),
+            view: self.of(&[FollowedView::Latest, FollowedView::Known]),
+        }
     }
 
     fn condition(&mut self) -> HookCondition {

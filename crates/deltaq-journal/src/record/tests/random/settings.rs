@@ -119,6 +119,7 @@ impl Dice {
             push: self.maybe(|dice| Arc::new(dice.push())),
             hook: self.maybe(|dice| Arc::new(dice.hook())),
             cloudevents: self.maybe(|dice| Arc::new(dice.cloudevents())),
+            kubernetes: self.maybe(|dice| Arc::new(dice.kubernetes())),
         }
     }
 

@@ -6,7 +6,8 @@ use deltaq_engine::deliveries::{DeliveryId, KeptDelivery, ReceivedDelivery, Unap
 use deltaq_engine::event::EventKind;
 use deltaq_engine::id::Rv;
 use deltaq_types::{
-    CloudEvents, Hook, HookCondition, HookScheme, HookSignature, SignatureEncoding, StoredPart,
+    CloudEvents, FollowedView, Hook, HookCondition, HookScheme, HookSignature, Kubernetes, SignatureEncoding,
+    StoredPart,
 };
 
 use super::at;
@@ -55,6 +56,12 @@ pub(super) fn kept() -> Vec<KeptDelivery> {
 /// The setting of CloudEvents, with all fields.
 pub(super) fn cloudevents() -> CloudEvents {
     CloudEvents { store: StoredPart::Event, deleted: vec![".gone".to_owned()] }
+}
+
+/// The setting of the resource of Kubernetes, with all fields.
+pub(super) fn kubernetes() -> Kubernetes {
+    let [group, version, kind, plural] = ["shop.example", "v1", "Price", "prices"].map(str::to_owned);
+    Kubernetes { group, version, kind, plural, view: FollowedView::Known }
 }
 
 /// The setting, with all fields.
