@@ -107,7 +107,7 @@ fn assert_has_required_events(report: &Report, cycles_min: usize) {
 fn kill_nine_cycles() {
     let cycles = number("CRASH_CYCLES").map_or(CYCLES, |cycles| cycles.try_into().expect("a count"));
     let store = Store::folder("cycles");
-    let report = run(&Plan::new(seed(), cycles, store));
+    let report = run(&Plan { required: REQUIRED, ..Plan::new(seed(), cycles, store) });
     assert_clean(&report);
     assert_has_required_events(&report, CYCLES);
 }
@@ -117,7 +117,8 @@ fn kill_nine_cycles_of_server_and_postgres() {
     let cycles = number("CRASH_CYCLES").map_or(CYCLES_POSTGRES, |cycles| cycles.try_into().expect("a count"));
     let database = Database::durable();
     let store = Store::Url(database.url());
-    let report = run(&Plan { database: Some(database), ..Plan::new(seed(), cycles, store) });
+    let required = REQUIRED;
+    let report = run(&Plan { database: Some(database), required, ..Plan::new(seed(), cycles, store) });
     assert_clean(&report);
     assert_has_required_events(&report, CYCLES);
 }

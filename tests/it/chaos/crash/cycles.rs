@@ -34,6 +34,8 @@ const STOP: Duration = Duration::from_secs(30);
 const FORGERY: Duration = Duration::from_secs(5);
 /// The proxy forges one in so many replies, if there are no kills.
 const FORGES_ONE_IN: u64 = 2;
+/// How many times as many cycles a run may have that lacks required events.
+const LONGER: usize = 10;
 /// Number of faults that are shown for each rule.
 const SHOWN: usize = 4;
 
@@ -43,6 +45,8 @@ pub(crate) struct Plan {
     /// The seed of all choices of the clients and of the time of each kill.
     pub(crate) seed: u64,
     pub(crate) cycles: usize,
+    /// Events that the run must contain. On a slow machine they take up to [`LONGER`] times as many cycles.
+    pub(crate) required: &'static [&'static str],
     pub(crate) store: Store,
     /// The database of the store, which fails too.
     pub(crate) database: Option<Database>,
@@ -53,7 +57,7 @@ pub(crate) struct Plan {
 impl Plan {
     /// A plan of kills without other faults.
     pub(crate) fn new(seed: u64, cycles: usize, store: Store) -> Self {
-        Self { seed, cycles, store, database: None, kills: true, fault: None }
+        Self { seed, cycles, required: &[], store, database: None, kills: true, fault: None }
     }
 }
 
@@ -140,7 +144,8 @@ pub(crate) fn run(plan: &Plan) -> Report {
     let mut server = Spawned::start(&plan.store);
     create(server.api);
     run.snapshot(None, &server);
-    for _ in 0..plan.cycles {
+    let has_required = |run: &Run<'_>| plan.required.iter().all(|event| run.report.counters.of(event) > 0);
+    while run.report.cycles < plan.cycles || run.report.cycles < LONGER * plan.cycles && !has_required(&run) {
         let (next, crash) = run.cycle(server);
         server = next;
         run.snapshot(crash, &server);

@@ -289,7 +289,7 @@ fn a_worker_waits_for_its_queue_and_says_so_once() {
     assert_eq!(said(&work), 1, "{}", work.process.log());
     let missing = server.run(&["work", "missing", "--until-empty", "--", "true"]).failed(3);
     assert!(missing.contains("there is no queue of this name"), "{missing}");
-    let missing = server.run(&["pop", "missing", "--wait", "10ms"]).failed(3);
+    let missing = server.run(&["pop", "missing", "--wait", "2s"]).failed(3);
     assert!(missing.contains("queue missing does not exist yet"), "{missing}");
 }
 
