@@ -370,7 +370,7 @@ fn a_variable_with_one_underscore_too_few_is_reported() {
 
 #[test]
 fn an_unknown_setting_is_reported_with_its_layer_and_a_similar_name() {
-    for (result, expected) in [
+    for (result, expected) in vec![
         (
             with_file("[server]\nlisen = 'x'\n"),
             "unknown setting `server.lisen` in deltaq.toml; did you mean `server.listen`?",
@@ -468,7 +468,7 @@ fn the_entries_of_a_list_are_checked() {
 
 #[test]
 fn conflicting_settings_are_refused() {
-    for (result, expected) in [
+    for (result, expected) in vec![
         (
             with_variable("DELTAQ_SERVER__METRICS_LISTEN", "127.0.0.1:7070"),
             r#"invalid setting `server.metrics_listen` in the environment variable DELTAQ_SERVER__METRICS_LISTEN: the same as server.listen; leave it empty ("") to serve /metrics there"#,

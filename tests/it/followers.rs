@@ -406,6 +406,7 @@ fn a_page_is_taken_only_at_the_position_from_which_it_was_read() {
         object: Some(Object::from_valid("{}")),
         source: None,
         final_state_unknown: false,
+        birth: None,
     };
     let later = FollowPosition { after: Rv::new(10), ..changes };
     let none = Comparison::default();
@@ -432,6 +433,7 @@ fn a_list_queues_no_object_that_is_only_written_in_another_way() {
             object: Some(Object::from_valid(object)),
             source: None,
             final_state_unknown: false,
+            birth: None,
         };
         let none = Comparison::default();
         assert_eq!(queue.take_rows(Time::default(), began, &[], listing, &none), Taken::All(listing));

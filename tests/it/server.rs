@@ -23,6 +23,7 @@ pub(crate) mod http2;
 mod ignoring;
 mod indexing;
 mod keeping;
+mod kubernetes_setting;
 mod limiting;
 mod lives;
 mod looking;

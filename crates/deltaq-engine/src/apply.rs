@@ -5,6 +5,7 @@
 //! loaded again from its journal. In a replay it returns [`Misfit`], and the load fails with an error that names the
 //! row.
 
+mod births;
 mod groups;
 mod measured;
 mod misfit;
@@ -73,7 +74,7 @@ impl Applied {
 
     /// The views that the key entered or left.
     pub(super) const fn views(&self) -> ViewChanges {
-        ViewChanges { latest: self.latest.passage(), known: self.known.passage() }
+        ViewChanges { latest: self.latest.passage(), known: self.known.passage(), birth: None }
     }
 }
 
@@ -90,6 +91,7 @@ impl State {
         let follows = match event.kind {
             EventKind::Recovered { life } => {
                 self.recover_groups(event.rv, event.at);
+                self.recover_births(event.rv);
                 self.lives.next(self.rv, life, event.rv);
                 event.rv > self.rv
             }
@@ -143,6 +145,9 @@ impl State {
         self.track_changes(slot, changes, &event.kind, id);
         self.track_owner(slot, owner.as_ref());
         self.track_views(slot, before, event.rv, &mut applied)?;
+        if self.births.is_some() {
+            self.note_birth(slot, [applied.latest.passage(), applied.known.passage()], id);
+        }
         if measured != Measured::Nothing {
             let after = measured.bytes(self.table.at(slot).ok_or(NO_ENTRY)?);
             self.held_bytes = self.held_bytes + after - bytes;
@@ -281,6 +286,7 @@ impl State {
         }
         self.change_groups(config.groups.as_ref(), at);
         self.note_regrouping(*regroups);
+        self.change_births(config, at);
         self.config = config.clone();
         self.stops = self.may_stop();
         self.follow_set_by.clone_from(follow_set_by);

@@ -107,7 +107,8 @@ impl Checkpoints {
             running.key_bytes += entry.stored_bytes();
             if running.is_full || entry.changed > self.begun {
                 left = left.saturating_sub((entry.waiting.len() + entry.leased.len()).max(1));
-                keys.push((slot, entry.state(state.schedule.group_of(slot))));
+                let birth = state.stored_birth(slot, entry);
+                keys.push((slot, KeyState { birth, ..entry.state(state.schedule.group_of(slot)) }));
                 self.stored.insert(slot);
             }
         }
@@ -167,7 +168,7 @@ fn position(slot: Slot) -> (usize, u64) {
 }
 
 impl Entry {
-    /// A copy of the key's state. The objects are shared. `group` is the name of its group.
+    /// A copy of the key's state without its birth. The objects are shared. `group` is the name of its group.
     #[must_use]
     pub fn state(&self, group: Option<&Arc<str>>) -> KeyState {
         let mut schedule_state = self.schedule_state.clone();
@@ -183,6 +184,7 @@ impl Entry {
             schedule_state,
             initial_pending: self.initial_pending.map(|pending| Rv::new(pending.get())),
             group: group.cloned(),
+            birth: None,
         }
     }
 

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq_types::terms::DELAY_MAX;
-use deltaq_types::{CloudEvents, Hook, Kubernetes, Mode, Push, RawObject, Retention, VersionTies};
+use deltaq_types::{
+    CloudEvents, FollowedView, Hook, Kubernetes, Mode, Push, RawObject, Retention, VersionTies,
+};
 
 pub use self::document::Invalid;
 pub use self::order::{Order, OrderError, OrderValue};
@@ -22,6 +24,7 @@ use super::object::{ArrayKeys, Ignored};
 use super::pointer::Pointer;
 use super::rate::Rate;
 use super::rate_limit::RateLimiter;
+use super::view::View;
 
 /// The rules that change and validate a queue's objects before they reach the engine, in their original text. The
 /// engine stores and compares the rules but does not apply them.
@@ -157,7 +160,7 @@ pub struct Config {
     pub hook: Option<Arc<Hook>>,
     /// How CloudEvents become changes; `None` for the default. The engine stores the setting and does not apply it.
     pub cloudevents: Option<Arc<CloudEvents>>,
-    /// The resource of the Kubernetes API that the queue is. The engine stores the setting and does not apply it.
+    /// The resource of the Kubernetes API that the queue is. The engine keeps the [births](super::birth) of its keys.
     pub kubernetes: Option<Arc<Kubernetes>>,
     /// The schema and pruning of incoming objects; `None` if there is neither.
     pub admission: Option<Arc<AdmissionText>>,
@@ -189,6 +192,15 @@ impl Config {
     #[must_use]
     pub fn applies_ties(&self) -> bool {
         self.version_ties.map_or(self.hook.is_some(), |ties| ties == VersionTies::Apply)
+    }
+
+    /// The view that clients of Kubernetes read; `None` if the queue is no resource of theirs.
+    #[must_use]
+    pub fn kubernetes_view(&self) -> Option<View> {
+        self.kubernetes.as_ref().map(|kubernetes| match kubernetes.view {
+            FollowedView::Latest => View::Latest,
+            FollowedView::Known => View::Known,
+        })
     }
 
     /// The first field that differs in `next` but can't change while the queue holds keys.

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The form follows these rules:
-//! - The views that the key entered or left come last: `"latest":"entered"`. They are followed by the sequence of the
-//!   call, which any event of a produce call may carry: `"sequence":{"source":"erp","number":7}`.
+//! - The views that the key entered or left come last: `"latest":"entered"`, with the birth of a key that left the view of
+//!   Kubernetes. They are followed by the sequence of the call, which any event of a produce call may carry: `"sequence":{"source":"erp","number":7}`.
 //! - `rv`, `at` and `type` come first, in this order, so that the payload can be read without copying it.
 //! - Instants are whole microseconds since the Unix epoch.
 //! - A field that has its default value is left out.

@@ -5,6 +5,11 @@
 //! keys and tombstones with larger versions. A reader that lags gets each key once, with its newest object, so a slow
 //! reader costs the queue nothing.
 //!
+//! A reader gets a tombstone only if the view had the key at its position, because it has no other keys unless it says so. So a
+//! tombstone has the event with which its key entered. A key that leaves and enters again keeps the tombstone of its last absence: a
+//! reader whose page ends during the absence gets it, so that no reader has a key that the view lacked at its position. Earlier
+//! absences are forgotten, and a reader whose position is in one of them is assumed to have the key.
+//!
 //! A feed is not a function of the events alone: it begins when the first reader asks for it, and old tombstones are
 //! dropped. Its horizon is the event from which on it is complete.
 
@@ -18,6 +23,7 @@ pub use self::backfill::Backfill;
 use self::tombstones::Tombstones;
 pub use self::tombstones::{Tombstone, TombstoneLimits};
 use super::apply::Applied;
+use super::birth::Birth;
 use super::event::{Event, EventKind};
 use super::id::{Rv, Slot, Source};
 use super::key::Key;
@@ -42,8 +48,8 @@ pub(super) struct Feeds {
 
 /// The feed of one view.
 ///
-/// Invariant: `index` has the version and the slot of each key of the view whose slot is below `indexed`. No key of the view
-/// has a tombstone.
+/// Invariant: `index` has the version and the slot of each key of the view whose slot is below `indexed`. The tombstone of a
+/// key of the view says that the key has returned.
 #[derive(Debug)]
 pub(super) struct Feed {
     index: BTreeMap<Rv, Slot>,
@@ -90,6 +96,8 @@ pub struct Row {
     pub source: Option<Source>,
     /// Whether the object of a deleted key may be older than its last state.
     pub final_state_unknown: bool,
+    /// When the key entered the view, if the queue keeps births for the view and this one is known.
+    pub birth: Option<Birth>,
 }
 
 /// A reader of a feed.
@@ -100,6 +108,50 @@ pub struct Position {
     /// Set while the reader gets the initial list: the queue's newest event when the list began. The rows of live
     /// keys are then all [`RowKind::Added`], and keys that left before are not in the list.
     pub listing_since: Option<Rv>,
+    /// Whether the reader may have keys that the view did not have at its position, until it has caught up: from before its initial
+    /// list, or from a page of a list that it read after the first page. It gets every deletion.
+    pub has_others: bool,
+    /// Set while the reader catches up in several pages.
+    pub lag: Option<Lag>,
+}
+
+/// The first of the pages in which a reader catches up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lag {
+    /// The position from which the reader got deletions.
+    pub from: Rv,
+    /// The newest event when the page was read.
+    pub seen: Rv,
+}
+
+impl Position {
+    /// The position of a reader that has everything up to this event.
+    #[must_use]
+    pub const fn after(after: Rv) -> Self {
+        Self { after, listing_since: None, has_others: false, lag: None }
+    }
+
+    /// The position of a reader in an initial list that began at the event `since`.
+    #[must_use]
+    pub const fn listing(after: Rv, since: Rv) -> Self {
+        Self { listing_since: Some(since), ..Self::after(after) }
+    }
+
+    /// The event from which on the reader gets deletions.
+    fn deletions_after(self) -> Rv {
+        self.listing_since.unwrap_or_default().max(self.after)
+    }
+
+    /// Whether the view had a key at the position that it had from `entered` until `left`.
+    fn is_within(self, entered: Rv, left: Rv) -> bool {
+        let at = self.deletions_after();
+        entered <= at && at < left
+    }
+
+    /// Whether a key that the view had from `entered` until `left` was neither there at the reader's first page nor when it began.
+    fn is_missed(self, entered: Rv, left: Rv) -> bool {
+        self.lag.is_some_and(|lag| entered > lag.from && left <= lag.seen)
+    }
 }
 
 /// The limits of a page. The page ends at the first limit that is reached.
@@ -120,6 +172,8 @@ pub struct RowPage {
     pub next: Rv,
     /// Whether there are no more rows.
     pub is_last: bool,
+    /// The [lag](Position::lag) of the reader at its next position.
+    pub lag: Option<Lag>,
 }
 
 /// Why a feed has no rows for a reader.
@@ -181,13 +235,16 @@ impl Feeds {
     }
 
     /// Updates the feeds with the effects of an event.
-    pub(super) fn note(&mut self, event: &Event, applied: &Applied, last: LastObject) {
+    pub(super) fn note(&mut self, state: &State, event: &Event, applied: &Applied, last: LastObject) {
         let (Some(slot), Some(key)) = (applied.slot, event.kind.key()) else { return };
-        let views =
-            [(applied.latest, &mut self.latest, last.latest), (applied.known, &mut self.known, last.known)];
-        for (change, feed, last) in views {
+        let views = [
+            (View::Latest, applied.latest, &mut self.latest, last.latest),
+            (View::Known, applied.known, &mut self.known, last.known),
+        ];
+        for (view, change, feed, last) in views {
             if let Some(feed) = feed.as_mut().filter(|_| change.before != change.after) {
-                feed.note(event, change, slot, key, last);
+                let birth = || state.birth(view, slot);
+                feed.note(event, change, (slot, key), last, birth);
             }
         }
     }
@@ -209,9 +266,9 @@ impl Feed {
         &mut self,
         event: &Event,
         change: VersionChange,
-        slot: Slot,
-        key: &Key,
+        (slot, key): (Slot, &Key),
         last: Option<(Object, bool)>,
+        birth: impl Fn() -> Option<Birth>,
     ) {
         if slot.index() < self.indexed {
             if let Some(rv) = change.before {
@@ -224,13 +281,15 @@ impl Feed {
         match (change.before, change.after) {
             (None, Some(rv)) => {
                 self.set_entered(slot, rv);
-                self.tombstones.remove(key);
+                self.tombstones.enter(key, rv);
             }
             (Some(_), None) => {
                 let (object, final_state_unknown) = last.unzip();
                 let final_state_unknown = final_state_unknown.unwrap_or(true);
-                let (key, at) = (key.clone(), event.at);
-                self.tombstones.insert(event.rv, Tombstone { key, at, object, final_state_unknown });
+                let (key, at, entered, birth) = (key.clone(), event.at, self.entered(slot), birth());
+                let tombstone =
+                    Tombstone { object, final_state_unknown, birth, ..Tombstone::new(key, at, entered) };
+                self.tombstones.leave(event.rv, tombstone);
                 self.trim(event.at);
             }
             _ => {}
@@ -277,7 +336,7 @@ impl Feed {
         self.is_complete()
     }
 
-    /// Whether the key left the view after this event. The feed reaches back to the event.
+    /// Whether the key left the view after this event and has not entered it again. The feed reaches back to the event.
     pub(super) fn has_left_after(&self, key: &Key, rv: Rv) -> bool {
         self.tombstones.of(key).is_some_and(|left| left > rv)
     }
@@ -306,7 +365,7 @@ impl Feed {
         if !self.is_complete() {
             return Err(NoRows::NotBuilt);
         }
-        let complete_to = position.listing_since.unwrap_or_default().max(position.after);
+        let complete_to = position.deletions_after();
         // A first list starts from the number 0, which is older than all events.
         if complete_to != Rv::ZERO {
             let stray = |stray| NoRows::Stray { stray, newest: state.rv };
@@ -326,58 +385,118 @@ impl Feed {
         includes: impl Fn(&Key) -> bool,
         limit: RowLimit,
     ) -> RowPage {
-        let Position { after, listing_since } = position;
+        let after = position.after;
+        // What was before the horizon is forgotten.
+        let position = Position { lag: position.lag.filter(|lag| lag.from >= self.horizon), ..position };
         let mut live = self.index.range((Bound::Excluded(after), Bound::Unbounded)).peekable();
-        let mut gone = self.tombstones.after(listing_since.unwrap_or_default().max(after)).peekable();
-        let mut page = RowPage { rows: Vec::new(), next: after, is_last: false };
-        let mut bytes = 0;
+        let mut gone = self.tombstones.after(position.deletions_after()).peekable();
+        let lag = position.lag.unwrap_or(Lag { from: position.deletions_after(), seen: state.rv });
+        let mut page = NewPage {
+            rows: Vec::new(),
+            absences: BTreeMap::new(),
+            ended: Vec::new(),
+            bytes: 0,
+            next: after,
+            lag,
+        };
         for _ in 0..EXAMINED_MAX {
             let next_live = live.peek().map(|(rv, slot)| (**rv, **slot));
             let is_live = match (next_live, gone.peek()) {
-                (None, None) => {
-                    return RowPage { next: state.rv, is_last: true, ..page };
-                }
+                (None, None) => return page.complete(state.rv),
                 (Some((rv, _)), Some((tombstone_rv, _))) => rv < *tombstone_rv,
                 (next_live, _) => next_live.is_some(),
             };
             let mut next = page.next;
-            let row = if is_live {
+            let (row, returned) = if is_live {
                 live.next();
-                next_live.and_then(|(rv, slot)| {
+                let row = next_live.and_then(|(rv, slot)| {
                     next = rv;
                     let entry = state.table.at(slot).filter(|entry| includes(&entry.key))?;
-                    let is_new = listing_since.is_some() || self.entered(slot) > after;
-                    live_row(entry, view, is_new)
-                })
+                    let is_new = position.listing_since.is_some() || self.entered(slot) > after;
+                    live_row(entry, view, is_new, state.birth(view, slot))
+                });
+                (row, None)
             } else {
-                gone.next().and_then(|(rv, tombstone)| {
+                let tombstone = gone.next().and_then(|(rv, tombstone)| {
                     next = rv;
-                    includes(&tombstone.key).then(|| tombstone_row(rv, tombstone))
-                })
+                    let is_wanted =
+                        includes(&tombstone.key) && self.tombstones.concerns(rv, tombstone, position);
+                    is_wanted.then_some((rv, tombstone))
+                });
+                let row = tombstone.map(|(rv, tombstone)| tombstone_row(rv, tombstone));
+                (row, tombstone.and_then(|(_, tombstone)| tombstone.returned))
             };
-            if let Some(row) = row {
-                if page.rows.len() >= limit.rows || bytes >= limit.bytes {
-                    return page;
-                }
-                bytes += ROW_BYTES + row.object.as_ref().map_or(0, Object::bytes);
-                page.rows.push(row);
+            if row.is_some_and(|row| !page.push(row, returned, limit)) {
+                return page.partial();
             }
             page.next = next;
         }
-        page
+        page.partial()
     }
 }
 
-fn live_row(entry: &Entry, view: View, is_new: bool) -> Option<Row> {
-    let ViewObject { key, object, rv, owner } = entry.object_in(view)?;
+/// A page to which rows are added.
+struct NewPage {
+    rows: Vec<Row>,
+    /// The rows of keys that have entered the view again, by the event with which they did.
+    absences: BTreeMap<Rv, usize>,
+    /// Those whose key has entered in the page, so that they are no rows.
+    ended: Vec<usize>,
+    bytes: usize,
+    next: Rv,
+    lag: Lag,
+}
+
+impl NewPage {
+    /// Adds a row, unless the page is full.
+    fn push(&mut self, row: Row, returned: Option<Rv>, limit: RowLimit) -> bool {
+        let ending = self.absences.range(..=row.rv).count();
+        let rows = self.rows.len() - self.ended.len() - ending;
+        if rows >= limit.rows || self.bytes >= limit.bytes {
+            return false;
+        }
+        self.end_absences(row.rv);
+        self.bytes += ROW_BYTES + row.object.as_ref().map_or(0, Object::bytes);
+        self.absences.extend(returned.map(|returned| (returned, self.rows.len())));
+        self.rows.push(row);
+        true
+    }
+
+    fn end_absences(&mut self, until: Rv) {
+        while let Some(first) = self.absences.first_entry().filter(|first| *first.key() <= until) {
+            self.ended.push(first.remove());
+        }
+    }
+
+    /// The page of a reader that has everything up to the newest event.
+    fn complete(mut self, newest: Rv) -> RowPage {
+        self.next = newest;
+        RowPage { is_last: true, lag: None, ..self.partial() }
+    }
+
+    /// A page that ends before the newest event.
+    fn partial(mut self) -> RowPage {
+        self.end_absences(self.next);
+        let Self { mut rows, mut ended, next, lag, .. } = self;
+        if !ended.is_empty() {
+            ended.sort_unstable();
+            let (mut ended, mut at) = (ended.into_iter().peekable(), 0..);
+            rows.retain(|_| ended.next_if_eq(&at.next().unwrap_or_default()).is_none());
+        }
+        RowPage { rows, next, is_last: false, lag: Some(lag) }
+    }
+}
+
+fn live_row(entry: &Entry, view: View, is_new: bool, birth: Option<Birth>) -> Option<Row> {
+    let ViewObject { key, object, rv, owner, .. } = entry.object_in(view)?;
     let kind = if is_new { RowKind::Added } else { RowKind::Updated };
-    Some(Row { kind, key, rv, object: Some(object), source: owner, final_state_unknown: false })
+    Some(Row { kind, key, rv, object: Some(object), source: owner, final_state_unknown: false, birth })
 }
 
 fn tombstone_row(rv: Rv, tombstone: &Tombstone) -> Row {
-    let Tombstone { key, object, final_state_unknown, .. } = tombstone.clone();
+    let Tombstone { key, object, final_state_unknown, birth, .. } = tombstone.clone();
     let final_state_unknown = final_state_unknown || object.is_none();
-    Row { kind: RowKind::Deleted, key, rv, object, source: None, final_state_unknown }
+    Row { kind: RowKind::Deleted, key, rv, object, source: None, final_state_unknown, birth }
 }
 
 /// The size of a feed.

@@ -23,7 +23,10 @@ impl Queue {
             keys: self
                 .state()
                 .entries_after(None)
-                .map(|(slot, entry)| entry.state(self.state().schedule.group_of(slot)))
+                .map(|(slot, entry)| {
+                    let birth = self.state().stored_birth(slot, entry);
+                    KeyState { birth, ..entry.state(self.state().schedule.group_of(slot)) }
+                })
                 .collect(),
             ready: self.state().ready_after(Turn::START).map(|(turn, _)| turn.rv).collect(),
         }

@@ -70,6 +70,7 @@ impl Queue {
             return Err(String::from("a drained queue has debounce windows"));
         }
         self.check_groups()?;
+        self.state().check_births()?;
         self.check_stops()?;
         self.state().versions.check()?;
         self.state().deliveries.check()?;

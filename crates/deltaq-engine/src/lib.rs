@@ -26,6 +26,7 @@
 //! delivered, when, and which worker holds it), the [`delta`] lists (the changes of each key), and the [`known`] objects
 //! (what consumers have acknowledged). The [`table`] holds all three by key.
 
+pub mod birth;
 pub mod command;
 pub mod config;
 pub mod decimal;
@@ -70,6 +71,7 @@ pub mod walk;
 mod acknowledged;
 mod apply;
 mod awaited;
+mod births;
 mod checkpoint;
 mod comparison;
 mod freshness;

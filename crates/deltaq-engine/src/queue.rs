@@ -6,6 +6,8 @@ use std::time::Duration;
 use deltaq_types::PauseReason;
 
 use super::apply::{Applied, Misfit, Scope};
+use super::birth::Birth;
+use super::births::Births;
 use super::config::Config;
 use super::delta::DeltaKind;
 use super::effects::Effects;
@@ -23,6 +25,7 @@ use super::sources::SourceState;
 use super::state::State;
 use super::table::Table;
 use super::time::Time;
+use super::view::Passage;
 use super::volatile::Volatile;
 
 /// One queue. The modules of [`command`](super::command) implement its commands.
@@ -267,7 +270,9 @@ impl Queue {
     pub fn held_bytes(&self) -> usize {
         let State { held_bytes, settled, sources, versions, deliveries, .. } = &self.state;
         let groups = self.state.schedule.groups.as_ref().map_or(0, |groups| groups.bytes());
-        let records = settled.bytes() + sources.bytes() + versions.bytes() + deliveries.bytes() + groups;
+        let births = self.state.births.as_ref().map_or(0, |_| Births::bytes(self.state.table.len()));
+        let records =
+            births + settled.bytes() + sources.bytes() + versions.bytes() + deliveries.bytes() + groups;
         let Volatile { feeds, indexes, .. } = &self.volatile;
         held_bytes + records + feeds.tombstone_bytes() + indexes.bytes() + self.volatile.listed_bytes()
     }
@@ -398,6 +403,9 @@ impl Queue {
                 counters.coalesced += u64::from(counted.merged);
                 counters.adds += u64::from(counted.got_work);
                 event.views = counted.views();
+                if self.state.births.is_some() {
+                    event.views.birth = self.birth_of_left(&counted);
+                }
                 counted.slot
             }
             Err(misfit) => panic!("{misfit}"),
@@ -411,6 +419,15 @@ impl Queue {
         if self.state.schedule.groups.is_some() {
             self.regroup(now, slot);
         }
+    }
+
+    /// The birth of the key, if it has just left the view that clients of Kubernetes read.
+    #[cold]
+    #[inline(never)]
+    fn birth_of_left(&self, applied: &Applied) -> Option<Birth> {
+        let view = self.state.config.kubernetes_view()?;
+        let has_left = applied.views().of(view) == Some(Passage::Left);
+        applied.slot.filter(|_| has_left).and_then(|slot| self.state.birth(view, slot))
     }
 
     /// Moves the key of the event that was recorded last to the group that the event names.
@@ -458,7 +475,7 @@ impl Queue {
         let dropped = self.volatile.indexes.note(&self.state, event, &applied, known_before);
         self.volatile.effects.garbage.extend(dropped);
         if let Some(last) = last {
-            self.volatile.feeds.note(event, &applied, last);
+            self.volatile.feeds.note(&self.state, event, &applied, last);
         }
         let [latest, known] = &mut self.volatile.effects.changed_views;
         *latest |= applied.latest.before != applied.latest.after;

@@ -6,7 +6,7 @@ use super::id::Rv;
 use super::key::Key;
 use super::queue::Queue;
 use super::time::Time;
-use super::view::View;
+use super::view::{View, ViewObject};
 
 impl Queue {
     /// Creates the feed of a view if it does not exist, and indexes up to `budget` slots of the queue.
@@ -28,7 +28,7 @@ impl Queue {
         self.feeds().of(view).is_some()
     }
 
-    /// Whether the key left the view after this event, to which the feed reaches back.
+    /// Whether the key left the view after this event, to which the feed reaches back, and has not entered it again.
     #[must_use]
     pub fn has_left_after(&self, view: View, key: &Key, rv: Rv) -> bool {
         self.feeds().of(view).is_some_and(|feed| feed.has_left_after(key, rv))
@@ -85,5 +85,15 @@ impl Queue {
         if let Some(feed) = feeds.of_mut(view) {
             feed.backfill(state, backfill);
         }
+    }
+
+    /// Adds the birth to an object of the view, if the queue keeps births for the view.
+    #[must_use]
+    pub fn with_birth(&self, view: View, object: ViewObject) -> ViewObject {
+        if self.state().births.is_none() {
+            return object;
+        }
+        let slot = self.state().table.find(object.key.as_str());
+        ViewObject { birth: slot.and_then(|slot| self.state().birth(view, slot)), ..object }
     }
 }

@@ -7,6 +7,7 @@
 
 use std::num::NonZero;
 
+use super::births::Births;
 use super::checkpoint::{Checkpoints, SlotSet};
 use super::deliveries::Deliveries;
 use super::event::{EventKind, ReplaceCounts, ReplaceEnded};
@@ -61,6 +62,9 @@ impl Restore {
         state.versions = RememberedVersions::restore(from.versions);
         state.deliveries = Deliveries::restore(from.received, from.kept);
         state.settled = from.settled;
+        if let Some(since) = from.births_since {
+            state.births = Births::of(state.config.kubernetes_view(), since);
+        }
         state.stops = state.may_stop();
         Self { checkpoints: Checkpoints::restored(state.rv), state, seen: SlotSet::default() }
     }
@@ -85,6 +89,9 @@ impl Restore {
                 groups.assign(slot, Some(&group), None);
             }
             self.state.restored_groups.push((slot, from.rv, group));
+        }
+        if let Some(birth) = from.birth {
+            self.state.restore_birth(slot, birth);
         }
         let mut entry = Entry {
             key: from.key,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use deltaq_types::PauseReason;
 use serde::{Deserialize, Serialize};
 
+use super::birth::Birth;
 use super::config::Config;
 use super::deliveries::{KeptDelivery, ReceivedDelivery};
 use super::delta::Delta;
@@ -88,6 +89,9 @@ pub struct QueueState {
     /// The kept deliveries, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<KeptDelivery>,
+    /// The event that has set the view that clients of Kubernetes read. Keys of the view without a birth were born with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub births_since: Option<Birth>,
     /// The settings.
     pub config: Arc<Config>,
     /// The outcomes of the latest settled leases.
@@ -175,6 +179,8 @@ pub struct KeyState {
     pub initial_pending: Option<Rv>,
     /// The group of the key; `None` for the group without a name, and in a queue without groups.
     pub group: Option<Arc<str>>,
+    /// When the key entered the view that clients of Kubernetes read; `None` if it was there before the setting `kubernetes`.
+    pub birth: Option<Birth>,
 }
 
 impl KeyState {

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use deltaq_types::PauseReason;
 
+use super::birth::Birth;
+use super::births::Births;
 use super::config::Config;
 use super::deliveries::Deliveries;
 use super::follow::FollowPosition;
@@ -78,6 +80,10 @@ pub(super) struct State {
     pub(super) versions: RememberedVersions,
     /// The deliveries of webhooks and CloudEvents.
     pub(super) deliveries: Deliveries,
+    /// The births of the keys of the view that clients of Kubernetes read.
+    ///
+    /// Invariant: `None` without the setting `kubernetes`.
+    pub(super) births: Option<Box<Births>>,
     /// Number of known objects.
     pub(super) known: usize,
     /// Number of keys with a pending delta of the initial list.
@@ -96,6 +102,7 @@ impl State {
     /// The state before the first event, which will be `last_rv + 1`.
     pub(super) fn new(config: Arc<Config>, last_rv: Rv, now: Time) -> Self {
         let next_resync = config.resync_period.map(|period| now.plus(period));
+        let births = Births::of(config.kubernetes_view(), Birth { rv: last_rv, at: now });
         let stops = config.max_leased.is_some() || config.rate.is_some();
         Self {
             rv: last_rv,
@@ -123,6 +130,7 @@ impl State {
             follow_set_by: None,
             versions: RememberedVersions::default(),
             deliveries: Deliveries::default(),
+            births,
             known: 0,
             initial_pending: 0,
             stops,
@@ -163,6 +171,7 @@ impl State {
             versions: self.versions.iter().cloned().collect(),
             received,
             kept,
+            births_since: self.births_since(),
         }
     }
 

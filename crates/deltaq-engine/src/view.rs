@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::birth::Birth;
 use super::id::{Rv, Source};
 use super::key::Key;
 use super::object::Object;
@@ -42,6 +43,8 @@ pub struct ViewObject {
     pub rv: Rv,
     /// The owner of the key as of this object.
     pub owner: Option<Source>,
+    /// When the key entered the view, if the queue keeps births for the view.
+    pub birth: Option<Birth>,
 }
 
 /// Whether a key entered or left a view.
@@ -92,7 +95,7 @@ impl Entry {
         }
     }
 
-    /// The object of the key in the view; `None` if the view does not have the key.
+    /// The object of the key in the view, without its birth; `None` if the view does not have the key.
     #[must_use]
     pub fn object_in(&self, view: View) -> Option<ViewObject> {
         let rv = self.version_in(view)?;
@@ -101,7 +104,7 @@ impl Entry {
             View::Known => &self.known.as_ref()?.object,
         };
         let owner = self.owner_in(view).cloned();
-        Some(ViewObject { key: self.key.clone(), object: object.clone(), rv, owner })
+        Some(ViewObject { key: self.key.clone(), object: object.clone(), rv, owner, birth: None })
     }
 }
 
@@ -114,6 +117,9 @@ pub struct ViewChanges {
     /// The change of the view `known`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub known: Option<Passage>,
+    /// The birth of the key, if it left the view that clients of Kubernetes read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub birth: Option<Birth>,
 }
 
 impl ViewChanges {

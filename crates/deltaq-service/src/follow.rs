@@ -220,7 +220,7 @@ async fn watch(
         Some(FollowPosition { after, .. }) => WatchFrom::After(after),
     };
     let filter = KeyFilter { prefix: follow.prefix.to_string(), shard: None };
-    let watcher = parent.watch(follow.view, from, filter).await?.with_pause(PAUSE);
+    let watcher = parent.watch(follow.view, from, filter).await?.of_follower(PAUSE);
     let position = if let Some(position) = position {
         position
     } else {

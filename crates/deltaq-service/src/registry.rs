@@ -268,7 +268,7 @@ impl Registry {
         }
         queues.check_share(creator, self.limits.max_queues)?;
         self.check_follow(&queues, name, &config)?;
-        queues.check_kubernetes(name, &config)?;
+        queues.resources.check(name, &config)?;
         let epoch = self.check_journal()?;
         let created_at = self.calendar();
         let birth = self.birth();
@@ -348,7 +348,7 @@ impl Registry {
                 self.check_follow(queues, handle.name(), &next)?;
             }
             queues.check_followers(handle.name(), &next)?;
-            queues.check_kubernetes(handle.name(), &next)?;
+            queues.resources.check(handle.name(), &next)?;
             Ok(next)
         });
         self.note_follow(queues, handle, before.as_deref());

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use deltaq_engine::delta::DeltaKind;
 use deltaq_engine::event::{Appended, Event, EventKind};
-use deltaq_engine::feed::{Backfill, NoRows, Position, Row, RowLimit, RowPage};
+use deltaq_engine::feed::{Backfill, Lag, NoRows, Position, Row, RowLimit, RowPage};
 use deltaq_engine::id::Rv;
 use deltaq_engine::key::Key;
 use deltaq_engine::lives::Stray;
@@ -51,8 +51,11 @@ const UPKEEP_PERIOD: Duration = Duration::from_secs(10);
 /// Where a reader starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchFrom {
-    /// With the changes after this event.
+    /// With the changes after this event. Until the reader has caught up, it also gets the deletions of keys that the view did not have
+    /// at this event, because the reader may have them from a later page of its list.
     After(Rv),
+    /// With the changes after this event, at which the view had all keys that the reader has.
+    Exact(Rv),
     /// With the changes from now on.
     Now,
     /// With all keys of the view.
@@ -136,12 +139,11 @@ impl Handle {
         // The feed is not removed while it has readers, so the number of readers is increased first.
         readers.count.fetch_add(1, Ordering::Relaxed);
         let (announced, _) = readers.announced.newest();
-        let position = Position { after: Rv::ZERO, listing_since: None };
         let mut watcher = Watcher {
             handle: self.clone(),
             view,
             filter,
-            position,
+            position: Position::after(Rv::ZERO),
             announced,
             changed_us: 0,
             pause_min: Duration::ZERO,
@@ -154,10 +156,11 @@ impl Handle {
         self.build_part(view)?;
         let newest = self.read(|queue, _| queue.resource_version()).await?;
         watcher.position = match from {
-            WatchFrom::After(after) => Position { after, listing_since: None },
-            WatchFrom::Now => Position { after: newest, listing_since: None },
-            WatchFrom::Start => Position { after: Rv::ZERO, listing_since: Some(newest) },
-            WatchFrom::List { after, since } => Position { after, listing_since: Some(since) },
+            WatchFrom::After(after) => Position { has_others: true, ..Position::after(after) },
+            WatchFrom::Exact(after) => Position::after(after),
+            WatchFrom::Now => Position::after(newest),
+            WatchFrom::Start => Position::listing(Rv::ZERO, newest),
+            WatchFrom::List { after, since } => Position::listing(after, since),
         };
         watcher.prepare().await?;
         Ok(watcher)
@@ -334,16 +337,17 @@ async fn run(handle: Arc<Handle>) {
 }
 
 impl Watcher {
-    /// Makes the reader wait at least this long between two wake-ups.
+    /// The reader of a follower, which has keys from before its list, and waits at least this long between two wake-ups.
     #[must_use]
-    pub(super) fn with_pause(mut self, pause_min: Duration) -> Self {
+    pub(super) fn of_follower(mut self, pause_min: Duration) -> Self {
         self.pause_min = pause_min;
+        self.position.has_others = true;
         self
     }
 
     /// Makes the feed reach back to the reader's position.
     async fn prepare(&self) -> Result<(), Error> {
-        let Position { after, listing_since } = self.position;
+        let Position { after, listing_since, .. } = self.position;
         let handle = &self.handle;
         handle.build_feed(self.view).await?;
         let nothing = RowLimit { rows: 0, bytes: 0 };
@@ -399,14 +403,11 @@ impl Watcher {
             (Err(_), _) => {
                 self.prepare().await?;
                 let (page, commit) = self.page(limit)?;
-                (page.unwrap_or_else(|_| RowPage { next: self.position.after, ..RowPage::default() }), commit)
+                (page.unwrap_or_else(|_| self.nothing()), commit)
             }
         };
         commit.wait().await?;
-        self.advance(page.next, page.rows.len());
-        if page.is_last {
-            self.position.listing_since = None;
-        }
+        self.advance((page.next, page.lag, page.is_last), page.rows.len());
         if page.is_last || !page.rows.is_empty() {
             self.turn = None;
         } else {
@@ -417,6 +418,11 @@ impl Watcher {
             }
         }
         Ok(page)
+    }
+
+    /// A page without rows.
+    fn nothing(&self) -> RowPage {
+        RowPage { next: self.position.after, lag: self.position.lag, ..RowPage::default() }
     }
 
     /// The next rows as the text that `encode` makes of them, and whether there are no more. The readers of all keys share the text, so they
@@ -435,30 +441,31 @@ impl Watcher {
         }
         let handle = Arc::clone(&self.handle);
         let readers = handle.feed_readers.of(self.view);
-        let after = self.position.after;
-        if let Some(page) = readers.pages.of(after) {
+        let position = self.position;
+        if let Some(page) = readers.pages.of(position) {
             drop(handle.open()?);
             // The reader must not wait for changes that the page may lack.
             self.announced = self.announced.min(page.announced);
-            self.advance(page.next, page.rows);
+            self.advance((page.next, page.lag, page.is_last), page.rows);
             return Ok((page.text.clone(), page.is_last));
         }
         let (announced, _) = readers.announced.newest();
         let page = self.read(limit).await?;
         let text = encode(&page.rows);
-        let RowPage { rows, next, is_last } = page;
+        let RowPage { rows, next, is_last, lag } = page;
         if !rows.is_empty() && readers.count.load(Ordering::Relaxed) > 1 {
             // The copy takes as much memory as it has bytes.
             let (rows, text) = (rows.len(), Bytes::copy_from_slice(&text));
-            let page = SharedPage { after, next, is_last, announced, rows, text };
+            let page = SharedPage { position, next, lag, is_last, announced, rows, text };
             readers.pages.keep(Arc::new(page), &handle.context.page_room);
         }
         Ok((text, is_last))
     }
 
     /// Moves the reader to `next`, with the rows up to there.
-    fn advance(&mut self, next: Rv, rows: usize) {
-        self.position.after = next;
+    fn advance(&mut self, (next, lag, has_all): (Rv, Option<Lag>, bool), rows: usize) {
+        self.position =
+            if has_all { Position::after(next) } else { Position { after: next, lag, ..self.position } };
         if rows > 0 {
             let changed_us = Some(self.changed_us).filter(|changed_us| *changed_us > 0);
             let lag = changed_us.map(|changed_us| self.handle.clock().since(changed_us));

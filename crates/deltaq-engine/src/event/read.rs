@@ -51,6 +51,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for BesideEnvelope<'_, A> {
             match name {
                 "latest" => self.views.latest = Some(self.map.next_value()?),
                 "known" => self.views.known = Some(self.map.next_value()?),
+                "birth" => self.views.birth = Some(self.map.next_value()?),
                 "sequence" => *self.sequence = Some(self.map.next_value()?),
                 name => return seed.deserialize(BorrowedStrDeserializer::new(name)).map(Some),
             }

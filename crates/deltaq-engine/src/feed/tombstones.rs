@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use foldhash::fast::RandomState;
 
+use super::Position;
+use crate::birth::Birth;
 use crate::id::Rv;
 use crate::key::Key;
 use crate::object::Object;
@@ -35,18 +37,33 @@ pub struct Tombstone {
     pub object: Option<Object>,
     /// Whether `object` may be older than the last state.
     pub final_state_unknown: bool,
+    /// When the key entered the view, if the queue keeps births for the view and this one is known.
+    pub birth: Option<Birth>,
+    /// The event with which the key entered the view; 0 if it did so before everything that the feed knows.
+    pub(super) entered: Rv,
+    /// The event with which the key entered the view again.
+    pub(super) returned: Option<Rv>,
+    /// The event with which the key left the view the last time before, if it has a tombstone of that.
+    pub(super) earlier: Option<Rv>,
 }
 
 impl Tombstone {
+    /// The tombstone of a key whose last object is unknown.
+    pub(super) fn new(key: Key, at: Time, entered: Rv) -> Self {
+        let (object, birth, returned, earlier) = (None, None, None, None);
+        Self { key, at, object, final_state_unknown: true, birth, entered, returned, earlier }
+    }
+
     fn bytes(&self) -> usize {
         TOMBSTONE_BYTES + self.key.as_str().len() + self.object.as_ref().map_or(0, Object::bytes)
     }
 }
 
-/// The tombstones of a view.
+/// The tombstones of a view. A key has one if the view lacks it, and one of its absence before that; these two are enough, because the
+/// absences before count as none.
 ///
-/// Invariant: `by_key` has the same tombstones as `by_rv`, `bytes` is the sum of their sizes, and no tombstone up to
-/// `without_object` has an object.
+/// Invariant: `by_key` has the newest tombstone of each key, `bytes` is the sum of the sizes of all, and no tombstone up to
+/// `without_object` has an object, nor has one of a key that has returned.
 #[derive(Debug, Default)]
 pub(super) struct Tombstones {
     by_rv: BTreeMap<Rv, Tombstone>,
@@ -56,44 +73,87 @@ pub(super) struct Tombstones {
 }
 
 impl Tombstones {
-    /// Adds the tombstone of a key that has none.
-    pub(super) fn insert(&mut self, rv: Rv, mut tombstone: Tombstone) {
+    /// Adds the tombstone of a key that leaves the view.
+    pub(super) fn leave(&mut self, rv: Rv, mut tombstone: Tombstone) {
         if rv <= self.without_object {
             tombstone.object = None;
         }
         self.bytes += tombstone.bytes();
-        self.by_key.insert(tombstone.key.clone(), rv);
+        tombstone.earlier = self.by_key.insert(tombstone.key.clone(), rv);
         self.by_rv.insert(rv, tombstone);
     }
 
-    /// Removes the tombstone of a key, if it has one.
-    pub(super) fn remove(&mut self, key: &Key) {
-        if let Some(removed) = self.by_key.remove(key).and_then(|rv| self.by_rv.remove(&rv)) {
-            self.bytes -= removed.bytes();
+    /// Records that a key enters the view. If it has left the view before, that is from now on its last absence.
+    pub(super) fn enter(&mut self, key: &Key, rv: Rv) {
+        let Some(tombstone) = self.by_key.get(key).and_then(|left| self.by_rv.get_mut(left)) else { return };
+        self.bytes -= tombstone.object.take().map_or(0, |object| object.bytes());
+        (tombstone.returned, tombstone.final_state_unknown) = (Some(rv), true);
+        let Some(earlier) = tombstone.earlier.take() else { return };
+        let Some(earlier) = self.by_rv.remove(&earlier) else { return };
+        self.bytes -= earlier.bytes();
+        if let Some(tombstone) = self.by_key.get(key).and_then(|left| self.by_rv.get_mut(left)) {
+            tombstone.entered = earlier.entered;
         }
     }
 
-    /// The event at which the key left the view, if it has a tombstone.
+    /// The event at which the key left the view, if the view lacks it and it has a tombstone.
     pub(super) fn of(&self, key: &Key) -> Option<Rv> {
-        self.by_key.get(key).copied()
+        let left = self.by_key.get(key).copied();
+        left.filter(|left| self.by_rv.get(left).is_some_and(|tombstone| tombstone.returned.is_none()))
     }
 
-    /// Whether the key has a tombstone.
-    pub(super) fn has(&self, key: &Key) -> bool {
-        self.by_key.contains_key(key)
+    /// Whether a reader at this position may have the key, so that it must learn that the key left.
+    pub(super) fn concerns(&self, rv: Rv, tombstone: &Tombstone, position: Position) -> bool {
+        if position.has_others {
+            return true;
+        }
+        let earlier = tombstone.earlier.and_then(|left| Some((self.by_rv.get(&left)?.entered, left)));
+        let came_back = || {
+            // The reader may have the key from before its first page.
+            let began = position.lag.map_or(Rv::ZERO, |lag| lag.from);
+            earlier.is_some_and(|(entered, left)| entered <= began && began < left)
+        };
+        let is_had =
+            |(entered, left)| position.is_within(entered, left) && !position.is_missed(entered, left);
+        let is_now = position.is_within(tombstone.entered, rv)
+            && (!position.is_missed(tombstone.entered, rv) || came_back());
+        is_now || earlier.is_some_and(is_had)
+    }
+
+    /// The oldest tombstone of a key.
+    pub(super) fn oldest_of(&mut self, key: &Key) -> Option<&mut Tombstone> {
+        let newest = *self.by_key.get(key)?;
+        let earlier = self.by_rv.get(&newest)?.earlier.filter(|earlier| self.by_rv.contains_key(earlier));
+        self.by_rv.get_mut(&earlier.unwrap_or(newest))
+    }
+
+    /// Adds a tombstone that is older than the only one of its key, if there is one.
+    pub(super) fn prepend(&mut self, rv: Rv, mut tombstone: Tombstone) {
+        if rv <= self.without_object {
+            tombstone.object = None;
+        }
+        self.bytes += tombstone.bytes();
+        let newest = *self.by_key.entry(tombstone.key.clone()).or_insert(rv);
+        if let Some(newest) = self.by_rv.get_mut(&newest) {
+            newest.earlier = Some(rv);
+        }
+        self.by_rv.insert(rv, tombstone);
     }
 
     /// Drops the tombstones that exceed the limits.
     pub(super) fn trim(&mut self, limits: TombstoneLimits, now: Time) -> Option<Rv> {
         while self.bytes > limits.bytes && self.drop_oldest_object() {}
-        let mut dropped = None;
+        let (mut dropped, mut count) = (None, self.by_rv.len());
         while let Some(oldest) = self.by_rv.first_entry() {
             let is_old = oldest.get().at.plus(limits.age) < now;
-            if !is_old && self.by_key.len() <= limits.count && self.bytes <= limits.bytes {
+            if !is_old && count <= limits.count && self.bytes <= limits.bytes {
                 break;
             }
             let (rv, tombstone) = oldest.remove_entry();
-            self.by_key.remove(&tombstone.key);
+            if self.by_key.get(&tombstone.key) == Some(&rv) {
+                self.by_key.remove(&tombstone.key);
+            }
+            count -= 1;
             self.bytes -= tombstone.bytes();
             dropped = Some(rv);
         }
@@ -124,19 +184,32 @@ impl Tombstones {
     /// Checks the invariants. `is_live` tells whether the view has the key.
     pub(super) fn check(&self, is_live: impl Fn(&Key) -> bool) -> Result<(), String> {
         let bytes: usize = self.by_rv.values().map(Tombstone::bytes).sum();
-        if bytes != self.bytes || self.by_key.len() != self.by_rv.len() {
+        if bytes != self.bytes {
             return Err(String::from("the tombstones are counted wrongly"));
+        }
+        if let Some(key) = self.by_key.iter().find(|(_, rv)| !self.by_rv.contains_key(rv)) {
+            return Err(format!("the tombstone of key {} is missing", key.0));
         }
         for (rv, tombstone) in &self.by_rv {
             let key = &tombstone.key;
-            if self.by_key.get(key) != Some(rv) {
+            let newest = self.by_key.get(key);
+            let is_earlier = newest.and_then(|newest| self.by_rv.get(newest)?.earlier) == Some(*rv);
+            if newest != Some(rv) && !is_earlier {
                 return Err(format!("the tombstone of key {key} is not found by its key"));
             }
-            if is_live(key) {
-                return Err(format!("key {key} has a tombstone and is in the view"));
+            if is_live(key) != tombstone.returned.is_some() && !is_earlier {
+                return Err(format!(
+                    "key {key} has returned, but its tombstone does not say so, or the reverse"
+                ));
             }
-            if *rv <= self.without_object && tombstone.object.is_some() {
+            let is_bare = *rv <= self.without_object || tombstone.returned.is_some();
+            if is_bare && tombstone.object.is_some() {
                 return Err(format!("the tombstone of key {key} has an object again"));
+            }
+            let is_ordered =
+                tombstone.entered < *rv && tombstone.returned.is_none_or(|returned| returned > *rv);
+            if !is_ordered || (is_earlier && tombstone.returned.is_none()) {
+                return Err(format!("the tombstone of key {key} is out of order"));
             }
         }
         Ok(())
@@ -155,8 +228,9 @@ mod tests {
             let key = Key::new(&format!("k{number}")).expect("a key");
             let at = Time::from_micros(u64::from(number));
             let object = Some(object.clone());
-            tombstones
-                .insert(Rv::new(number.into()), Tombstone { key, at, object, final_state_unknown: false });
+            let tombstone =
+                Tombstone { object, final_state_unknown: false, ..Tombstone::new(key, at, Rv::ZERO) };
+            tombstones.leave(Rv::new(number.into()), tombstone);
         }
         let (_, all) = tombstones.size();
         let mut trim = |bytes| {

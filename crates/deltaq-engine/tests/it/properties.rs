@@ -10,6 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use deltaq_types::Mode;
 use fastrand::Rng;
 
+mod births;
 pub(crate) mod checkpoints;
 mod indexes;
 mod pinned;
@@ -283,6 +284,10 @@ const OBJECT_RULES: &[&str] = &[
     "a reader catches up",
     "a reader lists again",
     "a reader reads a part",
+    "a reader is spared a deletion",
+    "a page ends during an absence",
+    "a reader loses a key",
+    "a deletion of a key that the reader may have",
 ];
 
 #[test]

@@ -28,6 +28,7 @@ use deltaq_types::Mode;
 mod debounce;
 mod deliveries;
 mod events;
+mod feeds;
 mod freshness;
 mod groups;
 mod leases;

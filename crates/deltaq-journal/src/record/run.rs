@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use deltaq_engine::birth::Birth;
 use deltaq_engine::delta::Delta;
 use deltaq_engine::id::{Rv, Slot, Source};
 use deltaq_engine::key::Key;
@@ -62,6 +63,9 @@ struct Entry<'a> {
     /// The name of the key's group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     group: Option<Cow<'a, Arc<str>>>,
+    /// When the key entered the view that clients of Kubernetes read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    birth: Option<Birth>,
     /// Deltas that a worker holds, oldest first.
     #[serde(default, skip_serializing_if = "<[Delta]>::is_empty")]
     leased: Cow<'a, [Delta]>,
@@ -91,8 +95,18 @@ pub struct NewRun {
 impl NewRun {
     /// Adds a key at its slot. `shares` says whether the queue shares its large objects with others.
     pub fn add_key(&mut self, slot: Slot, state: &KeyState, shares: bool) {
-        let KeyState { key, rv, known, waiting, leased, schedule_state, initial_pending, latest_rv, group } =
-            state;
+        let KeyState {
+            key,
+            rv,
+            known,
+            waiting,
+            leased,
+            schedule_state,
+            initial_pending,
+            latest_rv,
+            group,
+            birth,
+        } = state;
         let latest_rv = Some(*latest_rv).filter(|rv| *rv != newest_rv(known.as_ref(), waiting, leased));
         let earlier_texts = self.texts.len();
         let mut texts = shares.then_some(&mut self.texts);
@@ -115,6 +129,7 @@ impl NewRun {
             latest_rv,
             initial_pending: *initial_pending,
             group: group.as_ref().map(Cow::Borrowed),
+            birth: *birth,
             waiting,
             leased,
         });
@@ -132,6 +147,7 @@ impl NewRun {
             latest_rv: None,
             initial_pending: None,
             group: None,
+            birth: None,
             waiting: Cow::default(),
             leased: Cow::default(),
         });
@@ -232,10 +248,20 @@ fn read(entry: Entry<'static>, texts: &[SharedText], names: &mut Names) -> Resul
         resolve(&mut delta.object, texts).map_err(of_key)?;
     }
     let latest_rv = entry.latest_rv.unwrap_or_else(|| newest_rv(known.as_ref(), &waiting, &leased));
-    let (rv, initial_pending) = (entry.rv, entry.initial_pending);
+    let (rv, initial_pending, birth) = (entry.rv, entry.initial_pending, entry.birth);
     let mut group = entry.group.map(Cow::into_owned);
     names.share_some(group.as_mut());
-    let state =
-        KeyState { key, rv, latest_rv, known, waiting, leased, schedule_state, initial_pending, group };
+    let state = KeyState {
+        key,
+        rv,
+        latest_rv,
+        known,
+        waiting,
+        leased,
+        schedule_state,
+        initial_pending,
+        group,
+        birth,
+    };
     Ok(RunEntry::Key(slot, state))
 }

@@ -261,7 +261,8 @@ impl Handle {
     /// # Errors
     /// Same as [`items`](Self::items).
     pub async fn view_object(&self, view: View, key: &Key) -> Result<(Option<ViewObject>, Rv), Error> {
-        let object = |queue: &Queue| queue.table().get(key.as_str())?.object_in(view);
+        let object =
+            |queue: &Queue| Some(queue.with_birth(view, queue.table().get(key.as_str())?.object_in(view)?));
         self.read(|queue, _| (object(queue), queue.resource_version())).await
     }
 }
@@ -417,7 +418,7 @@ pub(crate) fn page_of<'q>(
         let is_wanted = filter.keys.includes(&entry.key) && is_owned();
         if let Some(found) = is_wanted.then(|| entry.object_in(view)).flatten() {
             bytes += found.object.bytes() + DELTA_BYTES;
-            entries.push(found);
+            entries.push(queue.with_birth(view, found));
         }
     }
     let next = last.filter(|_| has_more).cloned();

@@ -1,6 +1,6 @@
 //! Pages of rows as text that the readers of a view share: a change is encoded once, not for each of its readers.
 //!
-//! A page is that of a reader at the position `after` when it was made. A reader that comes to this position later may take it, too: what
+//! A page is that of a reader at its position when it was made. A reader that comes to this position later may take it, too: what
 //! has changed since then is in the pages after it.
 
 use std::collections::VecDeque;
@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
+use deltaq_engine::feed::{Lag, Position};
 use deltaq_engine::id::Rv;
 use parking_lot::Mutex;
 
@@ -23,8 +24,9 @@ pub(crate) struct PageRoom(Arc<AtomicUsize>);
 /// A page of all rows of a view after a position.
 #[derive(Debug)]
 pub(crate) struct SharedPage {
-    pub(crate) after: Rv,
+    pub(crate) position: Position,
     pub(crate) next: Rv,
+    pub(crate) lag: Option<Lag>,
     pub(crate) is_last: bool,
     /// The number of announcements before the page was made. Changes that were announced later may be missing.
     pub(crate) announced: u64,
@@ -51,8 +53,8 @@ impl Drop for Kept {
 
 impl SharedPages {
     /// The page of a reader at this position.
-    pub(crate) fn of(&self, after: Rv) -> Option<Arc<SharedPage>> {
-        self.0.lock().iter().rev().map(|kept| &kept.page).find(|page| page.after == after).cloned()
+    pub(crate) fn of(&self, position: Position) -> Option<Arc<SharedPage>> {
+        self.0.lock().iter().rev().map(|kept| &kept.page).find(|page| page.position == position).cloned()
     }
 
     /// Keeps a page instead of the oldest one.
@@ -80,9 +82,9 @@ mod tests {
     use super::*;
 
     fn page(after: u64, next: u64, bytes: usize) -> Arc<SharedPage> {
-        let (after, next) = (Rv::new(after), Rv::new(next));
+        let (position, next) = (Position::after(Rv::new(after)), Rv::new(next));
         let text = vec![b' '; bytes].into();
-        Arc::new(SharedPage { after, next, is_last: false, announced: 0, rows: 1, text })
+        Arc::new(SharedPage { position, next, lag: None, is_last: false, announced: 0, rows: 1, text })
     }
 
     #[test]
@@ -91,7 +93,7 @@ mod tests {
         for number in 1..=5 {
             pages.keep(page(number * 10, number * 10 + 10, 1), &room);
         }
-        let of = |after| pages.of(Rv::new(after)).map(|page| page.next.get());
+        let of = |after| pages.of(Position::after(Rv::new(after))).map(|page| page.next.get());
         assert_eq!((of(10), of(20), of(25), of(50), of(60)), (None, Some(30), None, Some(60), None));
     }
 
@@ -101,14 +103,12 @@ mod tests {
         for pages in &queues {
             pages.keep(page(1, 2, BYTES_MAX / 2), &room);
         }
-        assert_eq!(queues.each_ref().map(|pages| pages.of(Rv::new(1)).is_some()), [true, true, false]);
-        let taken = queues[0].of(Rv::new(1));
+        let at = |rv| Position::after(Rv::new(rv));
+        assert_eq!(queues.each_ref().map(|pages| pages.of(at(1)).is_some()), [true, true, false]);
+        let taken = queues[0].of(at(1));
         queues[0].clear();
         queues[2].keep(page(2, 3, BYTES_MAX / 2), &room);
-        assert!(
-            queues[2].of(Rv::new(2)).is_some(),
-            "its place is free, though a reader still sends the page"
-        );
+        assert!(queues[2].of(at(2)).is_some(), "its place is free, though a reader still sends the page");
         drop((taken, queues));
         assert_eq!(room.0.load(Ordering::Relaxed), 0);
     }

@@ -117,8 +117,8 @@ impl Reader {
         let position = self.state().position;
         let from = match position {
             None => WatchFrom::Start,
-            Some(Position { after, listing_since: None }) => WatchFrom::After(after),
-            Some(Position { after, listing_since: Some(since) }) => WatchFrom::List { after, since },
+            Some(Position { after, listing_since: None, .. }) => WatchFrom::After(after),
+            Some(Position { after, listing_since: Some(since), .. }) => WatchFrom::List { after, since },
         };
         let mut watcher = match handle.watch(self.setup.view, from, self.filter()).await {
             Ok(watcher) => watcher,
@@ -129,8 +129,8 @@ impl Reader {
         }
         let mut last = Read::More;
         for _ in 0..pages {
-            let position =
-                Position { after: watcher.resource_version(), listing_since: watcher.listing_since() };
+            let (after, listing_since) = (watcher.resource_version(), watcher.listing_since());
+            let position = Position { listing_since, ..Position::after(after) };
             let rows = self.state().rng.usize(1..=ROWS);
             let page = match watcher.read(RowLimit { rows, bytes: usize::MAX }).await {
                 Ok(page) => page,
@@ -156,8 +156,9 @@ impl Reader {
     ) -> Result<(), Violation> {
         let filter = self.filter();
         let incarnation = watcher.handle().incarnation().0;
+        let copy = self.state().copy.clone();
         disk.check_history(incarnation, self.setup.view, |history| {
-            check_page(history, before, page, |key| filter.includes(key))
+            check_page(history, before, page, &copy, |key| filter.includes(key))
         })?;
         self.world.note(format_args!(
             "a reader of {} {} at {before:?} gets {} rows up to {}",
@@ -176,7 +177,7 @@ impl Reader {
             };
         }
         let listing_since = watcher.listing_since();
-        state.position = Some(Position { after: page.next, listing_since });
+        state.position = Some(Position { listing_since, ..Position::after(page.next) });
         drop(state);
         if !page.rows.is_empty() {
             self.hit(if page.is_last { "a reader caught up" } else { "a reader got a part" });
@@ -231,7 +232,7 @@ impl Reader {
             let Some(next) = page.next else {
                 self.hit("a reader has a list");
                 let mut state = self.state();
-                state.position = Some(Position { after: version, listing_since: None });
+                state.position = Some(Position::after(version));
                 state.copy = copy;
                 return Ok(());
             };
@@ -294,25 +295,29 @@ impl Reader {
 
 /// The objects of the view after an event, with their versions.
 fn objects_at(view: &NaiveView, rv: Rv) -> BTreeMap<&Key, (Rv, &str)> {
-    let position = Position { after: Rv::ZERO, listing_since: Some(rv) };
+    let position = Position::listing(Rv::ZERO, rv);
     let rows = view.rows(position, rv).into_iter();
     rows.filter_map(|change| Some((&change.key, (change.rv, change.object.as_deref()?)))).collect()
 }
 
 /// Checks a page that a reader has got for a position, if the filter of the reader includes these keys.
 ///
-/// A key whose last change is missing in a page that is not the last one must have changed again later.
+/// A key whose last change is missing in a page that is not the last one must have changed again later. A deletion may be missing if
+/// the reader does not have the key in its `copy`.
 fn check_page(
     view: &NaiveView,
     position: Position,
     page: &RowPage,
+    copy: &Copy,
     includes: impl Fn(&Key) -> bool,
 ) -> Result<(), String> {
     let mut rows = page.rows.iter().peekable();
     for change in view.rows(position, page.next).into_iter().filter(|change| includes(&change.key)) {
         if let Some(row) = rows.next_if(|row| row.rv == change.rv) {
             view.compare(row, change, position, true)?;
-        } else if page.is_last || view.last_change(&change.key).rv <= page.next {
+        } else if (change.object.is_some() || copy.contains_key(&change.key))
+            && (page.is_last || view.last_change(&change.key).rv <= page.next)
+        {
             return Err(format!("{change:?} is missing in {page:?} for {position:?}"));
         }
     }

@@ -33,6 +33,7 @@ const PLAIN: Setup = Setup {
     indexes: 0,
     version: false,
     ties: false,
+    kubernetes: 0,
     ignores_v: false,
 };
 

@@ -13,7 +13,7 @@ mod acts;
 mod setup;
 
 pub(crate) use setup::Setup;
-use setup::{GROUPS, LIMITS, ORDERS};
+use setup::{GROUPS, KUBERNETES, LIMITS, ORDERS};
 
 pub(crate) const KEYS: [Name; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 pub(crate) const SOURCES: [&str; 2] = ["erp", "shop"];
@@ -90,6 +90,7 @@ pub(crate) enum Change {
     Order(u8),
     Limits(u8),
     Groups(u8),
+    Kubernetes(u8),
 }
 
 #[derive(Clone, Debug)]
@@ -455,6 +456,9 @@ impl Generator {
         }
         if self.limits.u8(..6) == 0 {
             return Change::Groups(self.limits.u8(..GROUPS));
+        }
+        if self.limits.u8(..6) == 0 {
+            return Change::Kubernetes(self.limits.u8(..KUBERNETES));
         }
         if self.versions.u8(..8) == 0 {
             return Change::Version(self.versions.u8(..3) > 0, self.versions.bool());

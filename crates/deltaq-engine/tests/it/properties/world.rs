@@ -402,6 +402,7 @@ impl World {
             Change::Order(order) => setup.order = order,
             Change::Limits(limits) => setup.limits = limits,
             Change::Groups(groups) => setup.groups = groups,
+            Change::Kubernetes(number) => setup.kubernetes = number,
         }
         let config = setup.config();
         let engine = self.engine.configure(time(self.now), config.clone(), None);

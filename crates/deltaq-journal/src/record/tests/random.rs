@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq_engine::LastReplace;
+use deltaq_engine::birth::Birth;
 use deltaq_engine::command::Outcome;
 use deltaq_engine::delta::{Delta, DeltaKind, Provenance};
 use deltaq_engine::event::{
@@ -353,7 +354,8 @@ impl Dice {
 
     fn views(&mut self) -> ViewChanges {
         let mut passage = || self.maybe(|dice| if dice.0.bool() { Passage::Entered } else { Passage::Left });
-        ViewChanges { latest: passage(), known: passage() }
+        let (latest, known) = (passage(), passage());
+        ViewChanges { latest, known, birth: self.maybe(Self::birth) }
     }
 
     fn groups_state(&mut self) -> GroupsState {
@@ -407,7 +409,12 @@ impl Dice {
             schedule_state: self.schedule_state(),
             initial_pending: self.maybe(Self::rv),
             group: self.maybe(Self::text),
+            birth: self.maybe(Self::birth),
         }
+    }
+
+    fn birth(&mut self) -> Birth {
+        Birth { rv: self.rv(), at: self.time() }
     }
 
     /// A length that a setting can have, from `min_us` to a century.
@@ -499,6 +506,7 @@ impl Dice {
             }),
             received: self.list(Self::received),
             kept: self.list(Self::kept),
+            births_since: self.maybe(Self::birth),
         }
     }
 

@@ -234,13 +234,8 @@ pub(super) fn events(first_rv: u64, kinds: Vec<EventKind>) -> Vec<Event> {
     let mut events = Vec::new();
     for (kind, second) in kinds.into_iter().zip(0..) {
         rv += if matches!(kind, EventKind::Recovered { .. }) { 1 << 20 } else { 1 };
-        events.push(Event {
-            rv: Rv::new(rv),
-            at: at(second),
-            kind,
-            views: ViewChanges::default(),
-            sequence: None,
-        });
+        let views = ViewChanges::default();
+        events.push(Event { rv: Rv::new(rv), at: at(second), kind, views, sequence: None });
     }
     events
 }
@@ -392,6 +387,7 @@ pub(super) fn key_states() -> Vec<KeyState> {
         schedule_state: ScheduleState::default(),
         initial_pending: None,
         group: None,
+        birth: None,
     };
     let with = |place| KeyState {
         schedule_state: ScheduleState::new(place, 0, 0, Backoff::default()),
@@ -437,7 +433,7 @@ pub(super) fn key_states() -> Vec<KeyState> {
             ..with(Place::Ready(turn))
         },
         KeyState { latest_rv: Rv::new(37), ..plain.clone() },
-        KeyState { group: Some("acme".into()), ..plain },
+        KeyState { group: Some("acme".into()), birth: Some(deliveries::birth(29)), ..plain },
     ]
 }
 
@@ -495,6 +491,7 @@ fn new_queue_state() -> QueueState {
         versions: Vec::new(),
         received: Vec::new(),
         kept: Vec::new(),
+        births_since: None,
     }
 }
 
@@ -546,6 +543,7 @@ pub(super) fn queue_states() -> Vec<QueueState> {
         versions: vec![remembered("1.20e3", None, 19), remembered(r#""a\"b""#, Some("1"), 20)],
         received: deliveries::received(),
         kept: deliveries::kept(),
+        births_since: Some(deliveries::birth(28)),
         last_replace: Some(replace),
     };
     let running = LastReplace {

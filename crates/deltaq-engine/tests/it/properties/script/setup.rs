@@ -9,7 +9,7 @@ use deltaq_engine::pointer::Pointer;
 use deltaq_engine::rate::Rate;
 use deltaq_engine::rate_limit::{ItemExponential, ItemFastSlow, RateLimiter};
 use deltaq_engine::schedule::HeadStart;
-use deltaq_types::{Bucket, Mode, VersionTies};
+use deltaq_types::{Bucket, FollowedView, Kubernetes, Mode, VersionTies};
 use fastrand::Rng;
 
 use super::super::indexes;
@@ -49,6 +49,8 @@ pub(crate) struct Setup {
     pub(crate) ties: bool,
     /// Whether a change of the member `v` alone is no change.
     pub(crate) ignores_v: bool,
+    /// The view that clients of Kubernetes read: 0 none, 1 latest, 2 known.
+    pub(crate) kubernetes: u8,
 }
 
 impl Setup {
@@ -93,6 +95,7 @@ impl Setup {
             version_ties: self.ties.then_some(VersionTies::Apply),
             ignored: Ignored::new(if self.ignores_v && self.mode != Mode::Keys { &v } else { &[] })
                 .expect("a pointer"),
+            kubernetes: kubernetes(self.kubernetes),
             ..Config::default()
         })
     }
@@ -133,8 +136,19 @@ impl Setup {
             version: rng.u8(..3) == 0,
             ties: chosen.bool(),
             ignores_v: debounces.u8(..4) == 0,
+            kubernetes: chosen.u8(..KUBERNETES),
         }
     }
+}
+
+/// Number of settings of the resource of Kubernetes.
+pub(super) const KUBERNETES: u8 = 3;
+
+fn kubernetes(number: u8) -> Option<Arc<Kubernetes>> {
+    let view =
+        [FollowedView::Latest, FollowedView::Known].get(usize::from(number.checked_sub(1)?)).copied()?;
+    let [group, version, kind, plural] = ["shop.example", "v1", "Price", "prices"].map(str::to_owned);
+    Some(Arc::new(Kubernetes { group, version, kind, plural, view }))
 }
 
 /// Number of settings of the order.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use deltaq_engine::birth::Birth;
 use deltaq_engine::deliveries::{DeliveryId, KeptDelivery, ReceivedDelivery, UnappliedDelivery};
 use deltaq_engine::event::EventKind;
 use deltaq_engine::id::Rv;
@@ -56,6 +57,11 @@ pub(super) fn kept() -> Vec<KeptDelivery> {
 /// The setting of CloudEvents, with all fields.
 pub(super) fn cloudevents() -> CloudEvents {
     CloudEvents { store: StoredPart::Event, deleted: vec![".gone".to_owned()] }
+}
+
+/// The event with which a key entered a view.
+pub(super) fn birth(number: u8) -> Birth {
+    Birth { rv: Rv::new(number.into()), at: at(number.into()) }
 }
 
 /// The setting of the resource of Kubernetes, with all fields.
