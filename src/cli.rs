@@ -5,6 +5,7 @@ pub mod bench;
 pub mod client;
 pub mod health;
 pub mod help;
+pub mod kubeconfig;
 pub mod offline;
 pub mod reflect;
 pub mod settings;
@@ -48,6 +49,11 @@ pub enum Command {
     Reflect(Box<reflect::Reflect>),
     /// Check whether a server is ready; the exit code is 0 only if it is.
     Health(health::Health),
+    /// Print a kubeconfig, with which kubectl and other clients of Kubernetes reach the queues that are resources.
+    #[command(
+        after_help = "Example:\n  deltaq kubeconfig > deltaq.kubeconfig\n  kubectl --kubeconfig deltaq.kubeconfig get prices"
+    )]
+    Kubeconfig(kubeconfig::Kubeconfig),
     /// Measure the throughput and latency of a server.
     Bench(bench::Bench),
     /// Create, list, revoke or rotate tokens for clients of a server.

@@ -36,8 +36,8 @@ pub use self::environment::{client_token, client_url, is_supervised, permits_col
 use self::layers::{Layers, UNSET};
 pub use self::memory::available as available_memory;
 pub use self::sections::{
-    Audit, AuditCalls, Console, Hooks, Log, LogFormat, LogLevel, Metrics, Push, Queues, SecretFile, Server,
-    Storage, Sync, Trace, Watch,
+    Audit, AuditCalls, Console, Hooks, Kubernetes, Log, LogFormat, LogLevel, Metrics, Push, Queues,
+    SecretFile, Server, Storage, Sync, Trace, Watch,
 };
 
 /// The section with the default settings of queues.
@@ -83,6 +83,8 @@ pub struct Settings {
     pub metrics: Metrics,
     /// The console.
     pub console: Console,
+    /// The Kubernetes API.
+    pub kubernetes: Kubernetes,
     /// The log.
     pub log: Log,
     /// Spans for a tracing system.

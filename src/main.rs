@@ -31,6 +31,9 @@ fn main() -> ExitCode {
         Command::Client(command) => Ok(command.run()),
         Command::Reflect(reflect) => Ok(reflect.run()),
         Command::Health(health) => health.run().map(|()| ExitCode::SUCCESS).map_err(Failure::from),
+        Command::Kubeconfig(kubeconfig) => {
+            kubeconfig.text().map_err(Failure::from).and_then(|text| print(&text))
+        }
         Command::Bench(bench) => bench.run().map(|()| ExitCode::SUCCESS).map_err(Failure::from),
         Command::Token(token) => {
             token.run().map_err(Failure::from).and_then(|token| print(&format!("{token}\n")))

@@ -276,6 +276,14 @@ pub struct Console {
     pub enabled: bool,
 }
 
+/// The section `[kubernetes]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Kubernetes {
+    /// Whether queues with the setting `kubernetes` are served as resources of the Kubernetes API.
+    pub enabled: bool,
+}
+
 /// The section `[log]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]

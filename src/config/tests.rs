@@ -370,35 +370,35 @@ fn a_variable_with_one_underscore_too_few_is_reported() {
 
 #[test]
 fn an_unknown_setting_is_reported_with_its_layer_and_a_similar_name() {
-    for (result, expected) in vec![
+    for (said, expected) in [
         (
-            with_file("[server]\nlisen = 'x'\n"),
+            message(with_file("[server]\nlisen = 'x'\n")),
             "unknown setting `server.lisen` in deltaq.toml; did you mean `server.listen`?",
         ),
         (
-            with_file("[sever]\nlisten = 'x'\n"),
+            message(with_file("[sever]\nlisten = 'x'\n")),
             "unknown setting `sever` in deltaq.toml; did you mean `server`?",
         ),
         (
-            with_file("listen = 'x'\n"),
+            message(with_file("listen = 'x'\n")),
             "unknown setting `listen` in deltaq.toml; did you mean `server.listen`?",
         ),
         (
-            with_file("metrics_listen = ''\n"),
+            message(with_file("metrics_listen = ''")),
             "unknown setting `metrics_listen` in deltaq.toml; did you mean `server.metrics_listen`?",
         ),
         (
-            with_file("[queue_defaults.rate_limiter.item_exponential]\nbas = '1s'\n"),
+            message(with_file("[queue_defaults.rate_limiter.item_exponential]\nbas = '1s'\n")),
             "unknown setting `queue_defaults.rate_limiter.item_exponential.bas` in deltaq.toml; did you mean `queue_defaults.rate_limiter.item_exponential.base`?",
         ),
-        (with_file("[xyz]\n"), "unknown setting `xyz` in deltaq.toml; config/deltaq.toml lists all settings"),
         (
-            with_variable("DELTAQ_LOG__LEVLE", "info"),
+            message(with_variable("DELTAQ_LOG__LEVLE", "info")),
             "unknown setting `DELTAQ_LOG__LEVLE` in the environment variable DELTAQ_LOG__LEVLE; did you mean `DELTAQ_LOG__LEVEL`?",
         ),
     ] {
-        assert_eq!(message(result), expected);
+        assert_eq!(said, expected);
     }
+    assert!(message(with_file("[xyz]")).ends_with("config/deltaq.toml lists all settings"));
 }
 
 #[test]
@@ -468,37 +468,37 @@ fn the_entries_of_a_list_are_checked() {
 
 #[test]
 fn conflicting_settings_are_refused() {
-    for (result, expected) in vec![
+    for (said, expected) in [
         (
-            with_variable("DELTAQ_SERVER__METRICS_LISTEN", "127.0.0.1:7070"),
+            message(with_variable("DELTAQ_SERVER__METRICS_LISTEN", "127.0.0.1:7070")),
             r#"invalid setting `server.metrics_listen` in the environment variable DELTAQ_SERVER__METRICS_LISTEN: the same as server.listen; leave it empty ("") to serve /metrics there"#,
         ),
         (
-            with_file("[server]\nhttp2_listen = ':7070'\nlisten = ':7070'\n"),
+            message(with_file("[server]\nhttp2_listen = ':7070'\nlisten = ':7070'\n")),
             r#"invalid setting `server.http2_listen` in deltaq.toml: the same as server.listen; leave it empty ("") to serve no HTTP/2"#,
         ),
         (
-            with_variable("DELTAQ_SERVER__HTTP2_LISTEN", "127.0.0.1:7071"),
+            message(with_variable("DELTAQ_SERVER__HTTP2_LISTEN", "127.0.0.1:7071")),
             r#"invalid setting `server.http2_listen` in the environment variable DELTAQ_SERVER__HTTP2_LISTEN: the same as server.metrics_listen; leave it empty ("") to serve no HTTP/2"#,
         ),
         (
-            with_file("[queue_defaults.rate_limiter.item_exponential]\nbase = '2000s'\n"),
+            message(with_file("[queue_defaults.rate_limiter.item_exponential]\nbase = '2000s'\n")),
             "invalid setting `queue_defaults.rate_limiter.item_exponential.base` in deltaq.toml: 2000s is longer than item_exponential.max (1000s)",
         ),
         (
-            with_file("[queue_defaults]\nprune = ['/debug']\n"),
+            message(with_file("[queue_defaults]\nprune = ['/debug']\n")),
             "invalid setting `queue_defaults.prune` in deltaq.toml: each queue has its own; set it with PUT /v1/queues/{queue}",
         ),
         (
-            with_file("[queue_defaults.rate_limiter.bucket]\nqps = 1\n"),
+            message(with_file("[queue_defaults.rate_limiter.bucket]\nqps = 1\n")),
             "invalid setting `queue_defaults.rate_limiter.bucket.burst` in deltaq.toml: a value is required",
         ),
         (
-            with_file("[server]\ntls_key = 'k'\n"),
+            message(with_file("[server]\ntls_key = 'k'\n")),
             "invalid setting `server.tls_key` in deltaq.toml: server.tls_cert is required with it",
         ),
     ] {
-        assert_eq!(message(result), expected);
+        assert_eq!(said, expected);
     }
     let free = "listen = '127.0.0.1:0'\nmetrics_listen = '127.0.0.1:0'\nhttp2_listen = '127.0.0.1:0'\n";
     assert!(with_file(&format!("[server]\n{free}")).is_ok());

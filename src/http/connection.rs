@@ -10,7 +10,6 @@ mod streams;
 #[cfg(test)]
 mod tests;
 pub mod threads;
-mod timeouts;
 pub mod tls;
 mod transport;
 
@@ -48,7 +47,6 @@ pub use self::proxy::TrustedProxies;
 use self::stream::ConnectionStream;
 use self::streams::{STREAMS_MAX, StreamExecutor, Streams};
 use self::threads::{Thread, Threads};
-use self::timeouts::Timeouts;
 use self::tls::Tls;
 use self::transport::Transport;
 use super::gate::body_rate::BodyRateLimit;
@@ -60,6 +58,7 @@ use super::request::body_drain::Unread;
 use super::request::context::{Connection, Peer};
 use super::request_metrics::RequestMetrics;
 use super::router::Api;
+use super::timeouts::Timeouts;
 
 /// Maximum size of a piece of a body, in bytes.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -374,7 +373,13 @@ impl ConnectionServer {
         let peer = Peer { address, forwarded_for: None, certificate };
         let context = Arc::new(ConnectionContext {
             api,
-            connection: Connection { peer, outbox, occupant: occupant.clone(), is_tls: S::IS_TLS },
+            connection: Connection {
+                peer,
+                outbox,
+                occupant: occupant.clone(),
+                is_tls: S::IS_TLS,
+                timeouts: timeouts.clone(),
+            },
             timeouts: timeouts.clone(),
             exchanges: exchanges.clone(),
             proxies: limits.proxies.clone(),

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{HeaderValue, Method, Version, header};
+use axum::http::{HeaderName, HeaderValue, Method, Version, header};
 use axum::response::{IntoResponse, Response};
 use deltaq_engine::excerpt::Excerpt;
 use deltaq_types::duration;
@@ -21,7 +21,9 @@ use super::api::operations;
 use super::cluster::forward;
 use super::gate::origin::{self, Allowed};
 use super::head::Head;
+use super::kubernetes;
 use super::operation::{Class, Operation, Target};
+use super::place::Place;
 use super::problem::{Code, Problem};
 use super::reply::validation::permission;
 use super::request::body_drain::BodyDrain;
@@ -30,6 +32,7 @@ use super::request::conditional;
 use super::request::context::{Connection, RequestContext};
 use super::request::params::{Params, Query};
 use super::state::AppState;
+use super::status;
 use super::telemetry::{self, Observed};
 
 /// A read or a pop that takes this long may have waited for a turn, so its token is checked again.
@@ -49,12 +52,15 @@ pub(super) async fn answer(
     let head = Head::of(request.headers());
     let sender = state.node.as_ref().map_or(Ok(false), |node| node.is_sender(&head));
     let is_from_node = matches!(sender, Ok(true));
-    let context = RequestContext::of(&request, &head, target, connection, state, is_from_node);
+    let place = if state.serves_kubernetes { Place::of(request.uri().path()) } else { None };
+    let (target, found) = kubernetes::resolved(&state, place.as_ref(), is_from_node, target).await;
+    let context = RequestContext::of(&request, &head, target, connection, state, is_from_node, place);
     let checked = match sender {
         Ok(true) => Ok(()),
         Ok(false) => check_head(&context, &request, &head),
         Err(problem) => Err(problem),
     };
+    let checked = checked.and(found).and_then(|()| check_identity(&context, &request));
     let mut observed = Observed::begin(context.clone());
     // A panic can't leave a partial change: a queue whose change panics is loaded again.
     let response = AssertUnwindSafe(pass(&context, handler, request, checked)).catch_unwind().await;
@@ -113,12 +119,19 @@ fn dispatch(
     query: Query,
 ) -> ResponseFuture {
     if let Some(handler) = handler {
+        let names_queue = context.operation().is_some_and(Operation::names_queue);
+        if context.kubernetes().is_some() && names_queue && context.queue_name().is_none() {
+            return boxed(ready(status::not_found()));
+        }
         return match &context.state.node {
             None => handler(context.clone(), request, query),
             Some(node) => forward::answer(node, context.clone(), handler, request, query),
         };
     }
     let path = request.uri().path();
+    if context.kubernetes().is_some() && context.path().is_none() {
+        return boxed(ready(status::not_found()));
+    }
     let Some(allow) = context.allow() else {
         return boxed(ready(telemetry::not_found(path, operations::nearest_path(path))));
     };
@@ -149,6 +162,17 @@ fn check_head(context: &RequestContext, request: &Request, head: &Head<'_>) -> R
         Some(operation) => conditional::check_supported(operation, request.headers()),
         None => Ok(()),
     }
+}
+
+/// Refuses a client of Kubernetes that acts for another user: with the permissions of its own token it would do what that user may not.
+fn check_identity(context: &RequestContext, request: &Request) -> Result<(), Problem> {
+    let acts_for_another =
+        |name: &HeaderName| name.as_str().starts_with("impersonate-") && context.kubernetes().is_some();
+    if request.headers().keys().any(acts_for_another) {
+        let detail = "the headers impersonate-... are not supported";
+        return Err(Problem::new(Code::Forbidden, detail).hint("use a token of the user"));
+    }
+    Ok(())
 }
 
 /// Checks the permission, the in-flight limit, and that the queues are loaded.

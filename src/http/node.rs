@@ -4,6 +4,7 @@
 //! checked the permission.
 
 pub(super) mod forwarded_leases;
+pub(super) mod resources;
 
 mod pulse;
 mod secret;
@@ -32,6 +33,7 @@ use tokio::time::Instant;
 pub use self::secret::Error as SecretError;
 
 use self::pulse::Pulses;
+use self::resources::Resources;
 use self::secret::Secrets;
 use self::tls::Error as TlsError;
 use self::tls::Files;
@@ -117,6 +119,8 @@ pub struct Node {
     /// When the last failed call of each node was logged.
     reported: Mutex<BTreeMap<String, Instant>>,
     pulses: Pulses,
+    /// The resources of the Kubernetes API that other nodes have.
+    pub(super) resources: Resources,
 }
 
 impl Node {
@@ -162,6 +166,7 @@ impl Node {
             client,
             reported: Mutex::default(),
             pulses: Pulses::default(),
+            resources: Resources::default(),
         })
     }
 

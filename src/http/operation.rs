@@ -7,6 +7,9 @@ use deltaq_types::name::Name;
 
 use crate::config::access::Verb;
 
+/// The method of an operation that a GET selects by its query: a watch of the Kubernetes API.
+pub(super) const WATCH: &str = "WATCH";
+
 /// One operation of the API.
 #[derive(Debug)]
 pub(super) struct Operation {
@@ -97,6 +100,8 @@ pub(super) enum BodyKind {
     Changes,
     /// A delivery of a webhook, of any content type.
     Delivery,
+    /// An object of the Kubernetes API, or a patch of one. The handler checks the content type.
+    Kubernetes,
 }
 
 /// The operation that the path and the method of a request select.
@@ -128,6 +133,11 @@ impl Operation {
     /// Whether it lists the queues of all nodes.
     pub(super) fn lists_queues(&self) -> bool {
         self.id == Some("list_queues")
+    }
+
+    /// Whether it belongs to the Kubernetes API.
+    pub(super) fn is_kubernetes(&self) -> bool {
+        self.path == "/version" || self.path.starts_with("/api") || self.path.starts_with("/openapi/")
     }
 
     /// Whether the queues must be loaded before the handler runs.

@@ -21,6 +21,7 @@ pub(super) mod seed;
 pub(super) mod watch_form;
 
 mod body_head;
+mod kind;
 mod ndjson;
 mod public_url;
 mod trace;

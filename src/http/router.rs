@@ -7,7 +7,7 @@ use axum::extract::Request;
 use axum::response::Response;
 use http_body::Body as _;
 
-use super::api::operations::Operations;
+use super::api::operations::{Operations, Served};
 use super::middleware;
 use super::operation::Target;
 use super::reply::layers;
@@ -27,7 +27,12 @@ impl Api {
     /// All operations.
     #[must_use]
     pub fn new(state: AppState) -> Self {
-        Self { operations: Arc::new(Operations::all(state.serves_metrics, state.serves_console)), state }
+        let served = Served {
+            metrics: state.serves_metrics,
+            console: state.serves_console,
+            kubernetes: state.serves_kubernetes,
+        };
+        Self { operations: Arc::new(Operations::all(served)), state }
     }
 
     /// Only `/metrics`, for a separate listener.

@@ -151,6 +151,8 @@ pub struct Parts {
     pub serves_metrics: bool,
     /// Whether the server serves the console.
     pub serves_console: bool,
+    /// Whether the server serves the Kubernetes API.
+    pub serves_kubernetes: bool,
 }
 
 /// Where changes are stored.

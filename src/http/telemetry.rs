@@ -15,6 +15,7 @@ use super::operation::{Class as Limit, Permission};
 use super::problem::{self, Code, Problem};
 use super::request::context::{Peer, REQUEST_ID, RequestContext};
 use super::request_metrics::UNMATCHED;
+use super::status;
 use super::wire;
 use crate::access;
 use crate::audit::{Class, Line};
@@ -34,6 +35,9 @@ fn with_settled(mut response: Response) -> Response {
 
 /// The response with its problem document, and the code of the problem.
 pub(super) fn rendered(context: &RequestContext, response: Response) -> (Response, Option<Code>) {
+    if let Some(place) = context.kubernetes() {
+        return status::rendered(place, response);
+    }
     let is_pop = context.operation().is_some_and(|operation| operation.class == Limit::Pop);
     let mut response = if is_pop { with_settled(response) } else { response };
     if context.is_event_source

@@ -65,6 +65,7 @@ impl Face<'_> {
             node: reloadable.node.clone(),
             serves_metrics: self.serves_metrics,
             serves_console: settings.console.enabled,
+            serves_kubernetes: settings.kubernetes.enabled,
         });
         let (threads, tls) = (self.threads.clone(), reloadable.tls.clone());
         Serving { settings: &settings.server, state, threads, tls, closing: closing.clone() }

@@ -2,7 +2,7 @@
 
 mod expiry;
 mod followers;
-mod reload;
+pub(crate) mod reload;
 mod seats;
 pub(crate) mod tls;
 

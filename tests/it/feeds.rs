@@ -16,8 +16,8 @@ use deltaq_runtime::clock::Clock;
 use deltaq_runtime::lifecycle::Shutdown;
 use deltaq_service::metrics::Metrics;
 use deltaq_service::{
-    Author, Creator, FirstCall, Handle, KeyFilter, Limits, Name, Registry, WatchFrom, WatchLimits, Watcher,
-    on_behalf_of,
+    Author, Creator, FirstCall, Handle, KeyFilter, Limits, Name, PageForm, Registry, WatchFrom, WatchLimits,
+    Watcher, on_behalf_of,
 };
 use futures_util::FutureExt as _;
 
@@ -178,7 +178,7 @@ impl TextReader {
             let line = |row: &Row| format!("{:?} {} {}\n", row.kind, row.key.as_str(), row.rv);
             rows.iter().map(line).collect::<String>().into()
         };
-        let (text, is_last) = self.watcher.read_text(LIMIT, encode).await.expect("a page");
+        let (text, is_last) = self.watcher.read_text(PageForm::Rows, LIMIT, encode).await.expect("a page");
         let mut newest = after.get();
         for line in str::from_utf8(&text).expect("text").lines() {
             let [kind, key, rv] = *line.split(' ').collect::<Vec<_>>() else { panic!("{line}") };

@@ -4,6 +4,7 @@ mod bodies;
 mod cluster;
 mod delivery;
 mod hooks;
+mod kubernetes;
 mod lists;
 mod owners;
 mod secrets;

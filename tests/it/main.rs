@@ -28,6 +28,7 @@ mod load;
 mod memory;
 mod metrics;
 mod node;
+mod resources;
 mod rules;
 mod server;
 mod shared_lock;

@@ -341,6 +341,17 @@ impl Feed {
         self.tombstones.of(key).is_some_and(|left| left > rv)
     }
 
+    /// The rows of the keys that the view had at this event and that have left it since, whether they have come back or not; or the
+    /// oldest event for which they are known.
+    pub(super) fn left_since(&self, since: Rv) -> Result<Vec<Row>, Rv> {
+        if since < self.horizon {
+            return Err(self.horizon);
+        }
+        let (tombstones, position) = (&self.tombstones, Position::after(since));
+        let left = tombstones.after(since).filter(|(rv, left)| tombstones.concerns(*rv, left, position));
+        Ok(left.map(|(rv, left)| tombstone_row(rv, left)).collect())
+    }
+
     pub(super) fn is_complete(&self) -> bool {
         self.indexed == usize::MAX
     }

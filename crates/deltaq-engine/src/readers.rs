@@ -1,7 +1,7 @@
 //! Reads of a queue through its change feeds.
 
 use super::effects::Garbage;
-use super::feed::{Backfill, Feed, FeedSize, NoRows, Position, RowLimit, RowPage, TombstoneLimits};
+use super::feed::{Backfill, Feed, FeedSize, NoRows, Position, Row, RowLimit, RowPage, TombstoneLimits};
 use super::id::Rv;
 use super::key::Key;
 use super::queue::Queue;
@@ -55,6 +55,17 @@ impl Queue {
         let feed = self.feeds().of(view).ok_or(NoRows::NotBuilt)?;
         feed.check_position(self.state(), position)?;
         Ok(feed.page(self.state(), view, position, includes, limit))
+    }
+
+    /// The rows of the keys that the view had at the event `since` and that have left it since, whether they have come back or not.
+    ///
+    /// # Errors
+    /// The oldest event for which the feed knows them.
+    pub fn left_since(&self, view: View, since: Rv) -> Result<Vec<Row>, Rv> {
+        match self.feeds().of(view).filter(|feed| feed.is_complete()) {
+            Some(feed) => feed.left_since(since),
+            None => Err(self.resource_version()),
+        }
     }
 
     /// Drops the tombstones that are too old.

@@ -5,6 +5,7 @@ mod deliveries;
 pub(crate) mod extend;
 pub(crate) mod history;
 pub(crate) mod indexes;
+pub(crate) mod listed;
 pub(crate) mod lists;
 pub(crate) mod long_command;
 pub(crate) mod parked;

@@ -27,7 +27,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::Error;
 use super::metrics::LostPosition;
-use super::queue::shared_pages::SharedPage;
+use super::queue::shared_pages::{PageForm, SharedPage};
 use super::queue::{Handle, drop_in_background};
 
 /// Number of slots that are indexed in one critical section.
@@ -425,13 +425,13 @@ impl Watcher {
         RowPage { next: self.position.after, lag: self.position.lag, ..RowPage::default() }
     }
 
-    /// The next rows as the text that `encode` makes of them, and whether there are no more. The readers of all keys share the text, so they
-    /// must all encode alike.
+    /// The next rows as text, and whether there are no more. The readers of all keys share it: those of a form must all encode alike.
     ///
     /// # Errors
     /// Same as [`Handle::watch`].
     pub async fn read_text(
         &mut self,
+        form: PageForm,
         limit: RowLimit,
         encode: impl FnOnce(&[Row]) -> Bytes,
     ) -> Result<(Bytes, bool), Error> {
@@ -442,7 +442,7 @@ impl Watcher {
         let handle = Arc::clone(&self.handle);
         let readers = handle.feed_readers.of(self.view);
         let position = self.position;
-        if let Some(page) = readers.pages.of(position) {
+        if let Some(page) = readers.pages.of(form, position) {
             drop(handle.open()?);
             // The reader must not wait for changes that the page may lack.
             self.announced = self.announced.min(page.announced);
@@ -456,7 +456,7 @@ impl Watcher {
         if !rows.is_empty() && readers.count.load(Ordering::Relaxed) > 1 {
             // The copy takes as much memory as it has bytes.
             let (rows, text) = (rows.len(), Bytes::copy_from_slice(&text));
-            let page = SharedPage { position, next, lag, is_last, announced, rows, text };
+            let page = SharedPage { form, position, next, lag, is_last, announced, rows, text };
             readers.pages.keep(Arc::new(page), &handle.context.page_room);
         }
         Ok((text, is_last))

@@ -45,6 +45,17 @@ pub struct Connection {
 }
 
 impl Connection {
+    /// The address of the server, or of the first node.
+    pub(in crate::cli) fn first_url(&self) -> String {
+        let urls = self.urls();
+        let first = urls.split(',').next().unwrap_or_default().trim().trim_end_matches('/');
+        if first.contains("://") { first.to_owned() } else { format!("http://{first}") }
+    }
+
+    fn urls(&self) -> String {
+        self.url.clone().or_else(config::client_url).unwrap_or_else(|| DEFAULT_URL.to_owned())
+    }
+
     /// Creates a client of the server without sending anything.
     pub(super) fn client(&self) -> Result<Client, Failure> {
         self.retrying(RetryOptions::default())
@@ -59,8 +70,7 @@ impl Connection {
             _ => None,
         };
         let ca_pem = self.ca_file.as_deref().map(|path| read_pem(path, "--ca-file", "CERTIFICATE"));
-        let url = self.url.clone().or_else(config::client_url).unwrap_or_else(|| DEFAULT_URL.to_owned());
-        let mut options = ClientOptions::new(url);
+        let mut options = ClientOptions::new(self.urls());
         options.token = config::client_token();
         options.token_file.clone_from(&self.token_file);
         options.ca_pem = ca_pem.transpose()?.map(String::into_bytes);

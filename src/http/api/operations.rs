@@ -11,7 +11,8 @@ use matchit::{Match, Router};
 use percent_encoding::percent_decode_str;
 
 use super::table::{self, Endpoint};
-use crate::http::operation::Target;
+use crate::http::operation::{Target, WATCH};
+use crate::http::place::is_watch;
 use crate::http::request::call::Handler;
 
 /// The operations of a listener, by path and method.
@@ -20,17 +21,32 @@ pub(in crate::http) struct Operations {
     paths: Router<PathEntry>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct PathEntry {
     endpoints: Vec<&'static Endpoint>,
     allow: Arc<str>,
+    /// Whether a GET may be a watch.
+    has_watch: bool,
+}
+
+/// The optional operations that a listener serves.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::http) struct Served {
+    /// `/metrics`.
+    pub(in crate::http) metrics: bool,
+    /// The console.
+    pub(in crate::http) console: bool,
+    /// The Kubernetes API.
+    pub(in crate::http) kubernetes: bool,
 }
 
 impl Operations {
-    /// All operations, with `/metrics` and the console if this listener serves them.
-    pub(in crate::http) fn all(serves_metrics: bool, serves_console: bool) -> Self {
+    /// All operations, with the optional ones that the listener serves.
+    pub(in crate::http) fn all(served: Served) -> Self {
         let is_served = |endpoint: &&Endpoint| {
-            (serves_metrics || !endpoint.is_scrape()) && (serves_console || !endpoint.is_console())
+            (served.metrics || !endpoint.is_scrape())
+                && (served.console || !endpoint.is_console())
+                && (served.kubernetes || !endpoint.operation.is_kubernetes())
         };
         Self::of(table::ALL.iter().filter(is_served))
     }
@@ -51,14 +67,22 @@ impl Operations {
         }
         let mut paths = Router::new();
         for (path, endpoints) in by_path {
-            let methods = endpoints.iter().map(|endpoint| match endpoint.operation.method {
+            let methods = endpoints.iter().map(|endpoint| endpoint.operation.method);
+            let methods = methods.filter(|method| *method != WATCH).map(|method| match method {
                 "GET" => "GET,HEAD",
                 method => method,
             });
             let allow = methods.collect::<Vec<_>>().join(",").into();
-            if let Err(error) = paths.insert(path, PathEntry { endpoints, allow }) {
-                // A test reaches every operation of the table.
-                tracing::error!(%error, path, "two templates of the table of operations conflict");
+            let has_watch = endpoints.iter().any(|endpoint| endpoint.operation.method == WATCH);
+            // Clients of Kubernetes may end a path with a slash.
+            let is_kubernetes = endpoints.iter().any(|endpoint| endpoint.operation.is_kubernetes());
+            let with_slash = is_kubernetes.then(|| format!("{path}/"));
+            let entry = PathEntry { endpoints, allow, has_watch };
+            for path in std::iter::once(path.to_owned()).chain(with_slash) {
+                if let Err(error) = paths.insert(path, entry.clone()) {
+                    // A test reaches every operation of the table.
+                    tracing::error!(%error, "two templates of the table of operations conflict");
+                }
             }
         }
         Self { paths }
@@ -70,6 +94,7 @@ impl Operations {
             return (Target::default(), None);
         };
         let method = match request.method().as_str() {
+            "GET" | "HEAD" if entry.has_watch && is_watch(request.uri().query()) => WATCH,
             "HEAD" => "GET",
             method => method,
         };

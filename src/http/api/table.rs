@@ -2,6 +2,7 @@
 
 use super::document;
 use crate::config::access::Verb;
+use crate::http::kubernetes;
 use crate::http::openapi::params::{
     AddQuery, CloseQuery, DeleteQuery, DeleteQueueQuery, DeltasQuery, ExtendQuery, GroupsQuery, HistoryQuery,
     IndexQuery, IndexesQuery, ItemQuery, ItemsQuery, KeyHistoryQuery, KeyItemQuery, KeyQuery, KnownQuery,
@@ -154,5 +155,30 @@ operations! {
     GET    "/console"                          None           Nothing          Unlimited Ignored  []                long  without_body console::folder;
     GET    "/console/"                         None           Nothing          Unlimited Ignored  []                long  without_body console::file;
     GET    "/console/{*file}"                  None           Nothing          Unlimited Ignored  []                long  without_body console::file;
+    GET    "/version"                          None           Token            Read      Ignored  []                long  without_body kubernetes::version;
+    GET    "/api"                              None           Token            Read      Ignored  []                long  without_body kubernetes::legacy;
+    GET    "/api/v1"                           None           Token            Read      Ignored  []                long  without_body kubernetes::legacy_resources;
+    GET    "/api/v1/namespaces/{namespace}"    None           Token            Read      Ignored  []                long  without_body kubernetes::namespace;
+    GET    "/apis"                             None           Token            Read      Ignored  []                long  without_body kubernetes::groups;
+    GET    "/apis/{group}"                     None           Token            Read      Ignored  []                long  without_body kubernetes::group;
+    GET    "/apis/{group}/{version}"           None           Token            Read      Ignored  []                long  without_body kubernetes::resources;
+    GET    "/apis/{group}/{version}/{plural}"  None           OnQueue(Read)    Read      Ignored  []                long  without_body kubernetes::list;
+    WATCH  "/apis/{group}/{version}/{plural}"  None           OnQueue(Read)    Watch     Ignored  []                quick without_body kubernetes::watch;
+    POST   "/apis/{group}/{version}/{plural}"  None           OnQueue(Produce) Write     Kubernetes []              long  with_headers kubernetes::create;
+    GET    "/apis/{group}/{version}/{plural}/{name}" None     OnQueue(Read)    Read      Ignored  []                long  without_body kubernetes::get;
+    PUT    "/apis/{group}/{version}/{plural}/{name}" None     OnQueue(Produce) Write     Kubernetes []              long  with_headers kubernetes::replace;
+    PATCH  "/apis/{group}/{version}/{plural}/{name}" None     OnQueue(Produce) Write     Kubernetes []              long  with_headers kubernetes::patch;
+    DELETE "/apis/{group}/{version}/{plural}/{name}" None     OnQueue(Produce) Write     Kubernetes []              long  with_headers kubernetes::delete;
+    GET    "/apis/{group}/{version}/namespaces/{namespace}/{plural}" None OnQueue(Read)    Read  Ignored    []      long  without_body kubernetes::list;
+    WATCH  "/apis/{group}/{version}/namespaces/{namespace}/{plural}" None OnQueue(Read)    Watch Ignored    []      quick without_body kubernetes::watch;
+    POST   "/apis/{group}/{version}/namespaces/{namespace}/{plural}" None OnQueue(Produce) Write Kubernetes []      long  with_headers kubernetes::create;
+    GET    "/apis/{group}/{version}/namespaces/{namespace}/{plural}/{name}" None OnQueue(Read)    Read  Ignored    [] long without_body kubernetes::get;
+    PUT    "/apis/{group}/{version}/namespaces/{namespace}/{plural}/{name}" None OnQueue(Produce) Write Kubernetes [] long with_headers kubernetes::replace;
+    PATCH  "/apis/{group}/{version}/namespaces/{namespace}/{plural}/{name}" None OnQueue(Produce) Write Kubernetes [] long with_headers kubernetes::patch;
+    DELETE "/apis/{group}/{version}/namespaces/{namespace}/{plural}/{name}" None OnQueue(Produce) Write Kubernetes [] long with_headers kubernetes::delete;
+    GET    "/openapi/v2"                       None           Token            Read      Ignored  []                long  without_body kubernetes::v2;
+    GET    "/openapi/v3"                       None           Token            Read      Ignored  []                long  without_body kubernetes::v3;
+    GET    "/openapi/v3/apis/{group}/{version}" None          Token            Read      Ignored  []                long  without_body kubernetes::v3_group;
+    GET    "/v1/nodes/kubernetes"              None           Token            Read      Ignored  []                long  without_body kubernetes::of_node;
     GET    "/metrics"                          None           Everywhere(Read) Scrape    Ignored  []                long  without_body server::metrics;
 }

@@ -12,11 +12,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::exchange::Exchanges;
 use super::linger::{Linger, LingerRoom};
-use super::timeouts::Timeouts;
 use super::transport::Transport;
 use crate::http::gate::body_rate::{BodyRate, BodyRateLimit};
 use crate::http::problem::{self, Problem};
 use crate::http::reply::delivery::Outbox;
+use crate::http::timeouts::Timeouts;
 use crate::http::wire;
 
 /// The number of polls by which a clean end of the stream is delayed. hyper drops the running request at the end of

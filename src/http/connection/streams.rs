@@ -23,9 +23,9 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use super::exchange::{Exchange, Exchanges};
-use super::timeouts::Timeouts;
 use crate::http::gate::body_rate::{BodyRate, BodyRateLimit};
 use crate::http::gate::in_flight::UntilSent;
+use crate::http::timeouts::Timeouts;
 
 /// Maximum number of streams that a client may have open at a time.
 pub(super) const STREAMS_MAX: u32 = 100;

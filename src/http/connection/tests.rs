@@ -49,6 +49,7 @@ fn state(shutdown: &Shutdown) -> AppState {
         node: None,
         serves_metrics: false,
         serves_console: false,
+        serves_kubernetes: false,
     })
 }
 

@@ -13,6 +13,7 @@ use deltaq_service::admission::{Admission, Unfit};
 use deltaq_service::{Handle, Name, QueueAdmission};
 
 use super::body::{Account, Incoming};
+use super::kind::check_kind;
 use super::received::ReceivedObject;
 use crate::http::blocking::{CHECKS, run_blocking};
 use crate::http::problem::Problem;
@@ -205,7 +206,7 @@ impl<'c> Reader<'c> {
     }
 
     /// The version of an object after admission, if the queue has the setting `version`. The object of a Delete may lack it. Also
-    /// checks the value at the pointer of the setting `order`.
+    /// checks the value at the pointer of the setting `order`, and the kind that the setting `kubernetes` has.
     pub(in crate::http) fn version(
         &self,
         object: &Object,
@@ -213,6 +214,9 @@ impl<'c> Reader<'c> {
     ) -> Result<Option<ObjectVersion>, Problem> {
         if let Some(order) = &self.config.order {
             order.read(object)?;
+        }
+        if let Some(resource) = self.config.kubernetes.as_ref().filter(|_| object_use == ObjectUse::Stored) {
+            check_kind(resource, object)?;
         }
         let Some(pointer) = &self.config.version else { return Ok(None) };
         match ObjectVersion::read(pointer, object) {

@@ -243,7 +243,9 @@ impl Incoming {
         let own = match self.account.0.body_kind() {
             BodyKind::Ignored | BodyKind::Empty => (NO_BODY_BYTES_MAX, "this call takes no body"),
             BodyKind::Settings | BodyKind::Patch => (SETTINGS_BYTES_MAX, "the largest settings of a queue"),
-            BodyKind::Document | BodyKind::Objects | BodyKind::Changes => (usize::MAX, ""),
+            BodyKind::Document | BodyKind::Objects | BodyKind::Changes | BodyKind::Kubernetes => {
+                (usize::MAX, "")
+            }
             BodyKind::Delivery => (self.limits().max_delivery_bytes, "hooks.max_body_bytes"),
         };
         own.min((self.limits().max_body_bytes, "server.max_body_bytes"))

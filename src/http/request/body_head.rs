@@ -84,7 +84,7 @@ fn format_of(head: &Head<'_>, kind: BodyKind) -> Result<Format, Problem> {
     if value == "application/json" {
         return Ok(plain);
     }
-    if kind == BodyKind::Delivery {
+    if matches!(kind, BodyKind::Delivery | BodyKind::Kubernetes) {
         return Ok(Format::Json);
     }
     let text = value.to_str().unwrap_or_default();

@@ -16,6 +16,7 @@ use super::conditional::Conditions;
 use super::context::RequestContext;
 use super::params::{Params, Query, path_key, queue_name};
 use crate::http::operation::Operation;
+use crate::http::place::Place;
 use crate::http::problem::Problem;
 use crate::http::state::AppState;
 
@@ -69,6 +70,11 @@ impl ReadCall {
     /// The queue that the path names.
     pub(in crate::http) fn name(&self) -> Result<Name, Problem> {
         queue_name(self.context.queue_name(), self.uri.path())
+    }
+
+    /// What the path of a call of the Kubernetes API names.
+    pub(in crate::http) fn place(&self) -> Place {
+        self.context.place()
     }
 
     /// The key at the end of the path.

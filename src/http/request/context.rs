@@ -5,6 +5,7 @@ use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, Uri};
@@ -29,11 +30,13 @@ use crate::http::gate::in_flight::{Applicant, Permit, ReplyBytes};
 use crate::http::gate::seats::Occupant;
 use crate::http::head::Head;
 use crate::http::operation::{BodyKind, Class, Operation, Target};
+use crate::http::place::Place;
 use crate::http::problem::Problem;
 use crate::http::reply::delivery::Outbox;
 use crate::http::reply::{Reply, ReplyCounts, RequestCounts};
 use crate::http::request_metrics::UNKNOWN;
 use crate::http::state::AppState;
+use crate::http::timeouts::Timeouts;
 
 pub(in crate::http) static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -68,6 +71,8 @@ pub(in crate::http) struct Connection {
     pub(in crate::http) occupant: Arc<Occupant>,
     /// Whether the server terminates TLS for the connection.
     pub(in crate::http) is_tls: bool,
+    /// When the connection is idle.
+    pub(in crate::http) timeouts: Timeouts,
 }
 
 /// The context of a request.
@@ -89,6 +94,8 @@ pub(in crate::http) struct RequestContext {
     pub(in crate::http) resumes_events: bool,
     /// Whether the caller pops CloudEvents.
     pub(in crate::http) pops_events: bool,
+    /// What the path names, if it belongs to the Kubernetes API.
+    kubernetes: Option<Place>,
     /// Whether the caller is willing to wait.
     waits: bool,
     /// The name of the node that has sent the request; `None` for a client.
@@ -124,6 +131,7 @@ impl RequestContext {
         connection: Option<Connection>,
         state: AppState,
         is_from_node: bool,
+        kubernetes: Option<Place>,
     ) -> Arc<Self> {
         let is_tls = connection.as_ref().is_some_and(|connection| connection.is_tls);
         let body_kind = target.operation.map_or(BodyKind::Ignored, |operation| operation.body);
@@ -144,6 +152,7 @@ impl RequestContext {
             resumes_events: is_event_source
                 && request.headers().get("last-event-id").is_some_and(|id| !id.is_empty()),
             pops_events: is_pop && Accept::of(request.headers()).prefers_events(),
+            kubernetes,
             waits: request
                 .uri()
                 .query()
@@ -398,9 +407,28 @@ impl RequestContext {
         self.target.allow.as_deref()
     }
 
-    /// The query parameters, which the operation must know.
+    /// The query parameters, which the operation must know. The Kubernetes API ignores those that it does not know.
     pub(in crate::http) fn query(&self, uri: &Uri) -> Query {
-        Params::of(uri.query())?.among(self.operation().map_or(&[], |operation| operation.query))
+        let given = Params::of(uri.query())?;
+        if self.kubernetes.is_some() {
+            return Ok(given);
+        }
+        given.among(self.operation().map_or(&[], |operation| operation.query))
+    }
+
+    /// What the path names, if the request belongs to the Kubernetes API.
+    pub(in crate::http) fn kubernetes(&self) -> Option<&Place> {
+        self.kubernetes.as_ref()
+    }
+
+    /// What the path of a request of the Kubernetes API names.
+    pub(in crate::http) fn place(&self) -> Place {
+        self.kubernetes.clone().unwrap_or_default()
+    }
+
+    /// Says that the connection is in use, although the server has nothing to send. Returns when to say so again.
+    pub(in crate::http) fn keep_open(&self) -> Duration {
+        self.connection.as_ref().map_or(Duration::MAX, |connection| connection.timeouts.keep_open())
     }
 
     /// The other end of the connection.

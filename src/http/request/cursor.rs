@@ -29,6 +29,8 @@ pub(in crate::http) enum List<'a> {
     Workers,
     History,
     Watch(View),
+    /// The objects of a Kubernetes resource.
+    Kubernetes(View),
 }
 
 /// Writes a cursor: the list, the life and the version of the queue when the page was read, and a position in the list.
@@ -81,6 +83,7 @@ fn name(list: List<'_>) -> Cow<'static, str> {
         List::Workers => "workers".into(),
         List::History => "history".into(),
         List::Watch(view) => format!("watch:{}", view.as_str()).into(),
+        List::Kubernetes(view) => format!("kubernetes:{}", view.as_str()).into(),
     }
 }
 

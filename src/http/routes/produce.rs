@@ -2,6 +2,7 @@
 
 mod apply;
 mod events;
+mod one;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use deltaq_types::range::WHOLE_MAX;
 use deltaq_types::{DeltaCall, DeltaCallType, ForgetBody, KeysCount, Mode, Produced, Replaced};
 
 use self::apply::{Entry, Request, last_sequence, placed};
+pub(in crate::http) use self::one::{Change, apply_one};
 use super::consume::read_keys;
 use crate::http::blocking::{CHECKS, run_blocking};
 use crate::http::gate::limits::DELAY_MAX;

@@ -13,7 +13,9 @@ use deltaq_engine::feed::{Row, RowLimit};
 use deltaq_engine::id::Rv;
 use deltaq_engine::lives::LifeId;
 use deltaq_engine::view::View;
-use deltaq_service::{self, Author, Handle, KeyFilter, Shard, WatchFrom, Watcher, author, on_behalf_of};
+use deltaq_service::{
+    self, Author, Handle, KeyFilter, PageForm, Shard, WatchFrom, Watcher, author, on_behalf_of,
+};
 use deltaq_types::{ExpiredReason, Page, RowType, WatchRow};
 use futures_util::{StreamExt as _, stream};
 use tokio::time::Instant;
@@ -395,7 +397,7 @@ impl Stream {
             }
             return Ok((exact(text), page.is_last));
         }
-        self.watcher.read_text(limit, lines).await
+        self.watcher.read_text(PageForm::Rows, limit, lines).await
     }
 
     /// Writes a row. `since` is the version at which the watch began, while it sends all keys.

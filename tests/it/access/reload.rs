@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use deltaq::access::{TokenChanges, digest_text};
+use deltaq::config::Settings;
 use deltaq::config::access::{TokenEntry, Verb};
 use deltaq::server::{Error, Reloaded};
 use serde_json::{Value, json};
@@ -14,13 +15,18 @@ use super::{root, token};
 use crate::harness::{Client, Service, spawn, within};
 
 /// A token file, and a server that reads it.
-pub(super) struct Fixture {
+pub(crate) struct Fixture {
     folder: TempDir,
-    pub(super) service: Service,
+    pub(crate) service: Service,
 }
 
 impl Fixture {
-    pub(super) async fn with(tokens: &[TokenEntry]) -> Self {
+    pub(crate) async fn with(tokens: &[TokenEntry]) -> Self {
+        Self::edited(tokens, |_| {}).await
+    }
+
+    /// The same, with settings as `edit` changes them.
+    pub(crate) async fn edited(tokens: &[TokenEntry], edit: impl FnOnce(&mut Settings)) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("tokens.toml");
         write(&folder, tokens);
@@ -28,11 +34,12 @@ impl Fixture {
         let service = Service::with(|settings| {
             settings.access.tokens_file = Some(path);
             settings.access.insecure = is_empty;
+            edit(settings);
         });
         Self { folder, service: service.await }
     }
 
-    pub(super) fn reload(&self, tokens: &[TokenEntry]) -> Result<Reloaded, Vec<Error>> {
+    pub(crate) fn reload(&self, tokens: &[TokenEntry]) -> Result<Reloaded, Vec<Error>> {
         write(&self.folder, tokens);
         self.service.reloadable.reload()
     }

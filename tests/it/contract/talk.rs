@@ -83,6 +83,7 @@ impl Talk {
             node: None,
             serves_metrics: true,
             serves_console: true,
+            serves_kubernetes: true,
         });
         let router = router(state);
         let (transcript, random) = (String::new(), Vec::new());

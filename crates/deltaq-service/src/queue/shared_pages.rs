@@ -21,9 +21,19 @@ const BYTES_MAX: usize = 16 << 20;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PageRoom(Arc<AtomicUsize>);
 
+/// How the rows of a page are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageForm {
+    /// As the rows of a watch.
+    Rows,
+    /// As the events of a Kubernetes watch.
+    Kubernetes,
+}
+
 /// A page of all rows of a view after a position.
 #[derive(Debug)]
 pub(crate) struct SharedPage {
+    pub(crate) form: PageForm,
     pub(crate) position: Position,
     pub(crate) next: Rv,
     pub(crate) lag: Option<Lag>,
@@ -53,8 +63,9 @@ impl Drop for Kept {
 
 impl SharedPages {
     /// The page of a reader at this position.
-    pub(crate) fn of(&self, position: Position) -> Option<Arc<SharedPage>> {
-        self.0.lock().iter().rev().map(|kept| &kept.page).find(|page| page.position == position).cloned()
+    pub(crate) fn of(&self, form: PageForm, position: Position) -> Option<Arc<SharedPage>> {
+        let is_it = |page: &&Arc<SharedPage>| page.position == position && page.form == form;
+        self.0.lock().iter().rev().map(|kept| &kept.page).find(is_it).cloned()
     }
 
     /// Keeps a page instead of the oldest one.
@@ -84,7 +95,16 @@ mod tests {
     fn page(after: u64, next: u64, bytes: usize) -> Arc<SharedPage> {
         let (position, next) = (Position::after(Rv::new(after)), Rv::new(next));
         let text = vec![b' '; bytes].into();
-        Arc::new(SharedPage { position, next, lag: None, is_last: false, announced: 0, rows: 1, text })
+        Arc::new(SharedPage {
+            form: PageForm::Rows,
+            position,
+            next,
+            lag: None,
+            is_last: false,
+            announced: 0,
+            rows: 1,
+            text,
+        })
     }
 
     #[test]
@@ -93,7 +113,8 @@ mod tests {
         for number in 1..=5 {
             pages.keep(page(number * 10, number * 10 + 10, 1), &room);
         }
-        let of = |after| pages.of(Position::after(Rv::new(after))).map(|page| page.next.get());
+        let of =
+            |after| pages.of(PageForm::Rows, Position::after(Rv::new(after))).map(|page| page.next.get());
         assert_eq!((of(10), of(20), of(25), of(50), of(60)), (None, Some(30), None, Some(60), None));
     }
 
@@ -104,11 +125,17 @@ mod tests {
             pages.keep(page(1, 2, BYTES_MAX / 2), &room);
         }
         let at = |rv| Position::after(Rv::new(rv));
-        assert_eq!(queues.each_ref().map(|pages| pages.of(at(1)).is_some()), [true, true, false]);
-        let taken = queues[0].of(at(1));
+        assert_eq!(
+            queues.each_ref().map(|pages| pages.of(PageForm::Rows, at(1)).is_some()),
+            [true, true, false]
+        );
+        let taken = queues[0].of(PageForm::Rows, at(1));
         queues[0].clear();
         queues[2].keep(page(2, 3, BYTES_MAX / 2), &room);
-        assert!(queues[2].of(at(2)).is_some(), "its place is free, though a reader still sends the page");
+        assert!(
+            queues[2].of(PageForm::Rows, at(2)).is_some(),
+            "its place is free, though a reader still sends the page"
+        );
         drop((taken, queues));
         assert_eq!(room.0.load(Ordering::Relaxed), 0);
     }

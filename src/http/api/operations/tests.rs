@@ -47,7 +47,7 @@ fn the_document_describes_the_table() {
 
 #[test]
 fn the_router_finds_every_row_of_the_table() {
-    let all = Operations::all(true, true);
+    let all = Operations::all(Served { metrics: true, console: true, kubernetes: true });
     for operation in operations() {
         let path = operation
             .path
@@ -69,9 +69,13 @@ fn the_router_finds_every_row_of_the_table() {
             handler.is_none() && other.operation.is_none() && other.path == Some(operation.path),
             "{path}"
         );
-        assert!(other.allow.is_some_and(|allow| allow.contains(operation.method)), "{path}");
+        let method = operation.method.replace(WATCH, "GET");
+        assert!(other.allow.is_some_and(|allow| allow.contains(&method)), "{path}");
         let (longer, _) = all.find(&request(operation.method, &format!("{path}/")));
-        assert!(longer.operation.is_none_or(|found| found.path.contains("{*") || found.path == "/console/"));
+        let takes_longer = |found: &Operation| {
+            found.path.contains("{*") || found.path == "/console/" || found.is_kubernetes()
+        };
+        assert!(longer.operation.is_none_or(takes_longer));
     }
 }
 
@@ -85,22 +89,42 @@ fn a_listener_of_the_metrics_offers_nothing_else() {
         operations().filter(found).map(|operation| operation.path).collect::<BTreeSet<_>>()
     };
     assert_eq!(paths(Operations::of_metrics()), BTreeSet::from(["/metrics"]));
-    assert!(!paths(Operations::all(false, true)).contains("/metrics"));
-    assert!(paths(Operations::all(true, true)).contains("/metrics"));
+    assert!(
+        !paths(Operations::all(Served { metrics: false, console: true, kubernetes: true }))
+            .contains("/metrics")
+    );
+    assert!(
+        paths(Operations::all(Served { metrics: true, console: true, kubernetes: true }))
+            .contains("/metrics")
+    );
 }
 
 #[test]
 fn a_server_without_console_has_none_of_its_paths() {
     for path in ["/", "/console", "/console/", "/console/main.js"] {
         let request = Request::builder().uri(path).body(Body::empty()).unwrap();
-        assert!(Operations::all(true, true).find(&request).0.operation.is_some(), "{path}");
-        assert!(Operations::all(true, false).find(&request).0.path.is_none(), "{path}");
+        assert!(
+            Operations::all(Served { metrics: true, console: true, kubernetes: true })
+                .find(&request)
+                .0
+                .operation
+                .is_some(),
+            "{path}"
+        );
+        assert!(
+            Operations::all(Served { metrics: true, console: false, kubernetes: true })
+                .find(&request)
+                .0
+                .path
+                .is_none(),
+            "{path}"
+        );
     }
 }
 
 #[test]
 fn an_encoded_name_of_a_queue_is_decoded() {
-    let all = Operations::all(false, true);
+    let all = Operations::all(Served { metrics: false, console: true, kubernetes: true });
     let queue = |path: &str| {
         let request = Request::builder().uri(path).body(Body::empty()).unwrap();
         all.find(&request).0.queue.map(|name| name.as_str().to_owned())

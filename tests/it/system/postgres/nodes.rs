@@ -525,7 +525,6 @@ fn a_failover_that_loses_a_claim_gives_no_number_twice() {
     nodes.cluster.restart();
     let a = nodes.start("a");
     let lost = added(&a, "q", "lost");
-    let claimed = claimed_by(a.api);
     nodes.cluster.end(Signal::INT);
     nodes.cluster.roll_back();
     nodes.cluster.restart();
@@ -543,7 +542,6 @@ fn a_server_alone_ends_when_the_database_has_lost_acknowledged_changes() {
     nodes.cluster.save();
     nodes.cluster.restart();
     let lost = added(&server, "q", "lost");
-    let claimed = claimed_by(a.api);
     nodes.cluster.end(Signal::INT);
     nodes.cluster.roll_back();
     nodes.cluster.restart();

@@ -25,7 +25,7 @@ const IDLE: u8 = 2;
 
 /// The timeouts of one connection. Clones share its state.
 #[derive(Clone, Debug)]
-pub(super) struct Timeouts {
+pub(in crate::http) struct Timeouts {
     shared: Arc<Shared>,
 }
 
@@ -73,6 +73,12 @@ impl Timeouts {
         if self.shared.phase.load(Ordering::Relaxed) == IDLE {
             self.enter(IDLE);
         }
+    }
+
+    /// Records that the connection is in use, although the server has nothing to send. Returns when to record it again.
+    pub(in crate::http) fn keep_open(&self) -> Duration {
+        self.sent();
+        self.shared.idle_timeout / 3
     }
 
     /// Records that the head of a request is complete.

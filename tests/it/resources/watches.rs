@@ -1,0 +1,155 @@
+//! Watches: where they begin, what they select, and how they end.
+
+use std::time::Duration;
+
+use deltaq_types::duration::DurationText;
+use serde_json::{Value, json};
+
+use super::{ALL, Events, SHOP, add, create_prices, delete, shop};
+use crate::harness::Service;
+
+#[tokio::test]
+async fn a_version_that_can_not_go_on_ends_the_watch_with_an_error_of_code_410() {
+    let service = Service::with(|settings| {
+        settings.kubernetes.enabled = true;
+        settings.watch.tombstones = 1;
+    })
+    .await;
+    create_prices(&service).await;
+    let old = add(&service, "a", &json!({}), 1).await;
+    let watch = |version: u64| format!("{ALL}?watch=1&resourceVersion={version}");
+    let mut present = Events::open(&service, &watch(old)).await;
+    add(&service, "b", &json!({}), 1).await;
+    assert_eq!(present.seen().await, "ADDED b");
+    delete(&service, "a").await;
+    let newest = delete(&service, "b").await;
+    for version in [old, newest + 1_000] {
+        let mut events = Events::open(&service, &watch(version)).await;
+        assert_eq!(events.seen().await, "ERROR 410", "{version}");
+        assert_eq!(events.seen().await, "end");
+    }
+    // A queue of this name is another one.
+    service.call("DELETE", "/v1/queues/prices", &Value::Null).await.ok();
+    create_prices(&service).await;
+    add(&service, "a", &json!({}), 1).await;
+    let mut events = Events::open(&service, &watch(newest)).await;
+    assert_eq!(events.seen().await, "ERROR 410");
+}
+
+#[tokio::test]
+async fn an_object_enters_and_leaves_the_labels_of_a_watch() {
+    let service = shop().await;
+    let (on, off) = (json!({ "on": "yes" }), json!({ "on": "no" }));
+    add(&service, "a", &on, 1).await;
+    add(&service, "b", &off, 1).await;
+    let path = format!("{SHOP}?watch=1&labelSelector=on%3Dyes");
+    let mut events = Events::open(&service, &path).await;
+    assert_eq!(events.seen().await, "ADDED a");
+    let left = add(&service, "a", &off, 2).await;
+    let event = events.next().await.expect("an event");
+    assert_eq!((&event["type"], &event["object"]["n"]), (&json!("DELETED"), &json!(1)), "as it was");
+    assert_eq!(event["object"]["metadata"]["labels"], on);
+    assert_eq!(event["object"]["metadata"]["resourceVersion"], left.to_string());
+    add(&service, "b", &on, 2).await;
+    assert_eq!(events.seen().await, "ADDED b");
+    add(&service, "a", &off, 3).await;
+    add(&service, "b", &on, 3).await;
+    assert_eq!(events.seen().await, "MODIFIED b");
+    delete(&service, "a").await;
+    delete(&service, "b").await;
+    assert_eq!(events.seen().await, "DELETED b");
+}
+
+#[tokio::test]
+async fn a_watch_with_labels_goes_on_where_it_was() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let service = Service::with(|settings| {
+        settings.kubernetes.enabled = true;
+        settings.storage.in_memory = false;
+        settings.storage.data_dir = folder.path().to_owned();
+    })
+    .await;
+    create_prices(&service).await;
+    let (on, off) = (json!({ "on": "yes" }), json!({ "on": "no" }));
+    for (name, labels) in
+        [("enters", &off), ("leaves", &on), ("stays", &on), ("deleted", &on), ("never", &off), ("later", &on)]
+    {
+        add(&service, name, labels, 1).await;
+    }
+    let version = add(&service, "last", &off, 1).await;
+    add(&service, "enters", &on, 2).await;
+    add(&service, "leaves", &off, 2).await;
+    add(&service, "stays", &on, 2).await;
+    delete(&service, "deleted").await;
+    delete(&service, "never").await;
+    add(&service, "new", &on, 1).await;
+    let path = format!("{SHOP}?watch=1&labelSelector=on%3Dyes&resourceVersion={version}");
+    let mut events = Events::open(&service, &path).await;
+    for expected in ["ADDED enters", "DELETED leaves", "MODIFIED stays", "DELETED deleted", "ADDED new"] {
+        assert_eq!(events.seen().await, expected);
+    }
+    add(&service, "later", &off, 2).await;
+    assert_eq!(events.seen().await, "DELETED later");
+}
+
+/// A server without a journal does not know the former labels.
+#[tokio::test]
+async fn a_watch_with_labels_begins_again_if_the_former_labels_are_not_kept() {
+    let service = shop().await;
+    let version = add(&service, "a", &json!({ "on": "yes" }), 1).await;
+    add(&service, "a", &json!({ "on": "no" }), 2).await;
+    let path = format!("{SHOP}?watch=1&labelSelector=on%3Dyes&resourceVersion={version}");
+    let mut events = Events::open(&service, &path).await;
+    assert_eq!(events.seen().await, "ERROR 410");
+}
+
+#[tokio::test]
+async fn a_server_that_stops_ends_its_watches_with_a_bookmark() {
+    let service = shop().await;
+    let version = add(&service, "a", &json!({}), 1).await;
+    let with = format!("{ALL}?watch=1&allowWatchBookmarks=true&resourceVersion={version}");
+    let without = format!("{ALL}?watch=1&resourceVersion={version}");
+    let (mut with, mut without) =
+        (Events::open(&service, &with).await, Events::open(&service, &without).await);
+    service.shutdown.drain();
+    let bookmark = with.next().await.expect("a bookmark");
+    assert_eq!(bookmark["type"], "BOOKMARK");
+    let expected = json!({ "kind": "Price", "apiVersion": "shop.example/v1", "metadata": { "resourceVersion": version.to_string() } });
+    assert_eq!(bookmark["object"], expected);
+    assert_eq!((with.seen().await, without.seen().await), ("end".to_owned(), "end".to_owned()));
+}
+
+/// A watch without bookmarks may have nothing to send for hours: its connection is not idle.
+#[tokio::test]
+async fn a_silent_watch_keeps_its_connection() {
+    let service = Service::with(|settings| {
+        settings.kubernetes.enabled = true;
+        settings.server.idle_timeout = DurationText::from_us(1_000_000);
+    })
+    .await;
+    create_prices(&service).await;
+    let mut events = Events::open(&service, &format!("{ALL}?watch=1&timeoutSeconds=60")).await;
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    add(&service, "a", &json!({}), 1).await;
+    assert_eq!(events.seen().await, "ADDED a");
+}
+
+#[tokio::test]
+async fn all_readers_of_a_change_see_it_as_they_have_asked() {
+    let service = shop().await;
+    let version = add(&service, "a", &json!({}), 1).await;
+    let path = format!("{ALL}?watch=1&resourceVersion={version}");
+    let mut own = service
+        .send("GET", &format!("/v1/queues/prices/watch?resource_version={version}"), &Value::Null)
+        .await;
+    let mut both = [Events::open(&service, &path).await, Events::open(&service, &path).await];
+    own.head().await.expect("a head");
+    add(&service, "b", &json!({}), 1).await;
+    for events in &mut both {
+        let event = events.next().await.expect("an event");
+        assert_eq!((&event["type"], &event["object"]["kind"]), (&json!("ADDED"), &json!("Price")));
+    }
+    let row = own.chunk().await.expect("a row").expect("a row");
+    let row: Value = serde_json::from_slice(&row).expect("JSON");
+    assert_eq!((&row["type"], &row["key"]), (&json!("Added"), &json!("shop/b")));
+}
