@@ -23,6 +23,7 @@ mod harness;
 mod held_bytes;
 mod indexes;
 mod journal;
+mod kubernetes;
 mod limits;
 mod load;
 mod memory;

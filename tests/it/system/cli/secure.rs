@@ -120,3 +120,45 @@ fn plain_http_needs_no_certificates_of_the_system() {
     command.env("SSL_CERT_FILE", "/dev/null").env("SSL_CERT_DIR", "/nonexistent");
     assert_eq!(finished(command, "").ok(), "[]\n");
 }
+
+#[test]
+fn a_kubeconfig_names_the_server_and_the_files_of_the_client() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, "x").expect("a file");
+        path.canonicalize().expect("a path").to_str().expect("text").to_owned()
+    };
+    let (token, authority) = (write("token"), write("ca.pem"));
+    let run = |more: &[&str]| {
+        let mut command = deltaq(&["kubeconfig", "--url", "deltaq.example:7070,other:7070"]);
+        command.env_remove("DELTAQ_TOKEN").args(more);
+        finished(command, "")
+    };
+    let expected = format!(
+        r#"apiVersion: v1
+kind: Config
+current-context: deltaq
+clusters:
+- name: deltaq
+  cluster:
+    server: "http://deltaq.example:7070"
+    certificate-authority: "{authority}"
+users:
+- name: deltaq
+  user:
+    tokenFile: "{token}"
+contexts:
+- name: deltaq
+  context:
+    cluster: "deltaq"
+    user: "deltaq"
+    namespace: "shop"
+"#
+    );
+    let files = ["--token-file", &token, "--ca-file", &authority, "--namespace", "shop"];
+    assert_eq!(run(&files).ok(), expected);
+    assert!(run(&[]).ok().contains("  user: {}\n"));
+    let missing = run(&["--token-file", "/nowhere/token"]).failed(1);
+    assert!(missing.contains("/nowhere/token"), "{missing}");
+}
