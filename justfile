@@ -68,6 +68,7 @@ judges:
     just lives
     just sources
     just kubernetes
+    just kubernetes-wire
     just tenants
     just rotation
     just unattended
@@ -179,6 +180,19 @@ kubernetes *faults:
     cargo build --locked
     ./scripts/kubernetes/apiserver.sh build target/kubernetes
     ./scripts/judge_kubernetes.py target/debug/deltaq {{faults}}
+
+# Unmodified clients of Kubernetes read and write queues while random histories and faults change them; needs Go, npm and kubectl. `just kubernetes-wire real`
+# judges the clients by a real API server, and `just kubernetes-wire deltaq 1000` is the long form.
+kubernetes-wire server="deltaq" histories="20":
+    cargo build --locked
+    {{ if server == "real" { "./scripts/kubernetes/apiserver.sh build target/kubernetes" } else { "true" } }}
+    ./scripts/judge_kubernetes_wire.py target/debug/deltaq --server {{server}} --histories {{histories}}
+
+# Measure informers of client-go at deltaq and at a real API server over etcd: time, bytes, CPU, memory. `just kubernetes-wire-measure 5x1000` is a short form.
+kubernetes-wire-measure *shapes:
+    cargo build --release --locked
+    ./scripts/kubernetes/apiserver.sh build target/kubernetes
+    ./scripts/measure_kubernetes_wire.py target/release/deltaq {{shapes}}
 
 # Eight tenants share a server, and one is hostile: the calls of the others must stay fast, and none may be refused.
 tenants seconds="15":
