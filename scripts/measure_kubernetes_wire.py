@@ -2,15 +2,19 @@
 """Measures informers of client-go at deltaq and at a real API server over etcd, on the same machine in the same run: the time until all have synced, the
 bytes that they received, the CPU seconds and the peak memory of the servers. Prints a table in Markdown.
 
-    scripts/measure_kubernetes_wire.py BINARY [INFORMERSxOBJECTS...]      100x10000 5x100000
+    scripts/measure_kubernetes_wire.py BINARY [INFORMERSxOBJECTS...] [--server deltaq|real] [--brief]      100x10000 5x100000
+
+--brief leaves out lists without WatchList, and HTTP/1.1.
 
 The figures of the API server are those of kube-apiserver and etcd together. Bytes are those of TCP, with TLS and compression. DELTAQ_KUBERNETES is the
 folder of the programs that `scripts/kubernetes/apiserver.sh build` has made (target/kubernetes).
 """
+import argparse
 import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -22,7 +26,7 @@ sys.path[:0] = [str(ROOT / "scripts/kubernetes"), str(ROOT / "scripts/kubernetes
 from readers import Programs  # noqa: E402
 from servers import Deltaq, Real, usage  # noqa: E402
 
-SETTLE_SECONDS = 10
+SETTLE_SECONDS = 5
 
 
 def totals(server):
@@ -52,15 +56,24 @@ def measure(server, programs, informers, objects, watch_list, port):
 
 
 def main():
-    binary, shapes = os.path.abspath(sys.argv[1]), sys.argv[2:] or ["100x10000", "5x100000"]
+    parser = argparse.ArgumentParser()
+    parser.add_argument("binary")
+    parser.add_argument("shapes", nargs="*", default=["100x10000", "5x100000"])
+    parser.add_argument("--server", choices=["deltaq", "real"], action="append")
+    parser.add_argument("--brief", action="store_true")
+    options = parser.parse_args()
+    binary = os.path.abspath(options.binary)
+    # The end of the script ends the servers, also after a SIGTERM.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     target = ROOT / "target"
     programs = Programs(target / "kubernetes-wire")
     programs.build()
     folder = pathlib.Path(tempfile.mkdtemp(prefix="measure-", dir=target / "kubernetes-wire"))
     built = pathlib.Path(os.environ.get("DELTAQ_KUBERNETES", target / "kubernetes")).resolve()
     rows = []
-    for make in (lambda path: Deltaq(binary, path), lambda path: Real(built, path)):
-        for shape in shapes:
+    makes = {"deltaq": lambda path: Deltaq(binary, path), "real": lambda path: Real(built, path)}
+    for shape in options.shapes:
+        for make in [makes[name] for name in options.server or makes]:
             informers, objects = map(int, shape.split("x"))
             own = pathlib.Path(tempfile.mkdtemp(dir=folder))
             server = make(own)
@@ -72,9 +85,9 @@ def main():
                 loaded = time.monotonic() - loaded
                 print(f"{server.name}: {objects} objects created in {loaded:.1f} s, 50 at once", file=sys.stderr, flush=True)
                 time.sleep(SETTLE_SECONDS)
-                for watch_list in (True, False):
+                for watch_list in (True,) if options.brief else (True, False):
                     ports = [("HTTP/1.1", server.port), ("HTTP/2", server.http2_port)] if server.name == "deltaq" else [("HTTP/2", server.port)]
-                    for _, port in ports:
+                    for _, port in ports[-1:] if options.brief else ports:
                         figures = measure(server, programs, informers, objects, watch_list, port)
                         name = "deltaq" if server.name == "deltaq" else "kube-apiserver + etcd"
                         rows.append(
