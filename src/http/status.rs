@@ -200,7 +200,14 @@ impl Status {
             Code::PreconditionFailed => (409, "Conflict"),
             code => (code.status(), reason_of(code.status())),
         };
-        let status = Self::new(code, reason, problem.to_string(), problem.code());
+        let message = match &place.plural {
+            // The text names the queue, which not all may know.
+            Some(_) if problem.code() == Code::Forbidden => {
+                format!("{} is forbidden: the token has no grant for this", place.resource())
+            }
+            _ => problem.to_string(),
+        };
+        let status = Self::new(code, reason, message, problem.code());
         let mut status = match (&place.plural, code) {
             (_, 401) => status,
             (Some(_), _) => status.of(place, place.name.as_deref()),

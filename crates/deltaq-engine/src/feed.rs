@@ -343,12 +343,14 @@ impl Feed {
 
     /// The rows of the keys that the view had at this event and that have left it since, whether they have come back or not; or the
     /// oldest event for which they are known.
-    pub(super) fn left_since(&self, since: Rv) -> Result<Vec<Row>, Rv> {
+    pub(super) fn left_since(&self, since: Rv, includes: impl Fn(&Key) -> bool) -> Result<Vec<Row>, Rv> {
         if since < self.horizon {
             return Err(self.horizon);
         }
         let (tombstones, position) = (&self.tombstones, Position::after(since));
-        let left = tombstones.after(since).filter(|(rv, left)| tombstones.concerns(*rv, left, position));
+        let left = tombstones
+            .after(since)
+            .filter(|(rv, left)| includes(&left.key) && tombstones.concerns(*rv, left, position));
         Ok(left.map(|(rv, left)| tombstone_row(rv, left)).collect())
     }
 

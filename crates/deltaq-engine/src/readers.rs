@@ -57,13 +57,19 @@ impl Queue {
         Ok(feed.page(self.state(), view, position, includes, limit))
     }
 
+    /// The event since which the queue is the resource that its setting `kubernetes` describes.
+    #[must_use]
+    pub fn resource_since(&self) -> Option<Rv> {
+        self.state().births_since().map(|since| since.rv)
+    }
+
     /// The rows of the keys that the view had at the event `since` and that have left it since, whether they have come back or not.
     ///
     /// # Errors
     /// The oldest event for which the feed knows them.
-    pub fn left_since(&self, view: View, since: Rv) -> Result<Vec<Row>, Rv> {
+    pub fn left_since(&self, view: View, since: Rv, includes: impl Fn(&Key) -> bool) -> Result<Vec<Row>, Rv> {
         match self.feeds().of(view).filter(|feed| feed.is_complete()) {
-            Some(feed) => feed.left_since(since),
+            Some(feed) => feed.left_since(since, includes),
             None => Err(self.resource_version()),
         }
     }

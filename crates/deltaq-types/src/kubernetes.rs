@@ -26,7 +26,7 @@ pub struct Kubernetes {
     #[serde(deserialize_with = "kind")]
     #[schema(examples("Price"))]
     pub kind: String,
-    /// The plural name in paths; its queue is the only one with it in the group.
+    /// The plural name in paths.
     #[serde(deserialize_with = "plural")]
     #[schema(examples("prices"))]
     pub plural: String,

@@ -237,6 +237,13 @@ fn keep_end_to_end(headers: &mut HeaderMap) {
     }
 }
 
+/// Keeps the connection of the client open. Never completes.
+async fn kept_open(context: &RequestContext) {
+    loop {
+        tokio::time::sleep(context.keep_open()).await;
+    }
+}
+
 /// The reply of the owner as it is returned to the client.
 async fn incoming(
     node: &Arc<Node>,
@@ -260,7 +267,17 @@ async fn incoming(
     parts.extensions.insert(PassedOn(outcome));
     if !has_leases {
         let why = "the node that owned the queue is silent, or no longer owns it";
-        let body = LimitedBody::new(body, over(node, context, &queue, peer), || true, why);
+        let over = over(node, context, &queue, peer);
+        // A watch of the Kubernetes API may be silent for hours at its owner.
+        let is_quiet = context.kubernetes().is_some() && context.may_wait();
+        let context = context.clone();
+        let over = async move {
+            tokio::select! {
+                () = over => {}
+                () = kept_open(&context), if is_quiet => {}
+            }
+        };
+        let body = LimitedBody::new(body, over, || true, why);
         return Ok(Response::from_parts(parts, Body::new(body)));
     }
     let state = &context.state;

@@ -21,7 +21,7 @@ pub(super) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2
 impl Form {
     /// The first form of the header that the server has.
     pub(super) fn of(headers: &HeaderMap) -> Result<Self, Status> {
-        first(headers, Self::Objects, |clause| clause.form())
+        first(headers, Self::Objects, form_of)
     }
 }
 
@@ -48,6 +48,10 @@ fn first<T>(headers: &HeaderMap, default: T, read: impl Fn(Clause<'_>) -> Option
         return Ok(default);
     }
     clauses.find_map(read).ok_or_else(Status::not_acceptable)
+}
+
+fn form_of(clause: Clause<'_>) -> Option<Form> {
+    clause.form()
 }
 
 /// A clause of the header, such as `application/json;as=Table;v=v1;g=meta.k8s.io`.

@@ -8,7 +8,7 @@ use axum::http::HeaderValue;
 use axum::response::{IntoResponse as _, Response};
 use deltaq_service::Name;
 
-use crate::http::node::resources::{self, AGE_MAX, AGE_MAX_OF_MISS, Entry, Known};
+use crate::http::node::resources::{self, AGE_MAX, AGE_MAX_OF_MISS, Entry};
 use crate::http::node::{self, Node};
 use crate::http::operation::{Operation, Target};
 use crate::http::place::Place;
@@ -31,6 +31,11 @@ pub(in crate::http) async fn resolved(
     let own = state.partitions.kubernetes_queue(&place.group, plural);
     let found = match (own, &state.node) {
         (None, Some(node)) if !is_from_node => elsewhere(state, node, &place.group, plural).await,
+        // Of two queues, all nodes take the same one.
+        (Some(own), Some(node)) if !is_from_node => {
+            let other = node.resources.last(&place.group, plural);
+            Ok(Some(other.filter(|other| *other < own).unwrap_or(own)))
+        }
         (own, _) => Ok(own),
     };
     match found {
@@ -46,14 +51,9 @@ async fn elsewhere(
     group: &str,
     plural: &str,
 ) -> Result<Option<Name>, Problem> {
-    let find = |known: &Known| {
-        let is_it = |entry: &&Entry| entry.settings.group == group && entry.settings.plural == plural;
-        let queues = known.entries.iter().filter(is_it).map(|entry| &entry.queue);
-        queues.min().and_then(|name| Name::new(name).ok())
-    };
     for age in [AGE_MAX, AGE_MAX_OF_MISS] {
         let known = node.resources.known(&state.partitions, node, age).await;
-        if let Some(name) = find(&known) {
+        if let Some(name) = known.queue(group, plural) {
             return Ok(Some(name));
         }
         if age == AGE_MAX_OF_MISS && !known.is_complete {

@@ -97,7 +97,7 @@ fn aggregated_group(name: &str, versions: &BTreeMap<String, Vec<Entry>>) -> Valu
         let resources: Vec<Value> = entries.iter().map(resource).collect();
         json!({ "version": version, "resources": resources, "freshness": "Current" })
     };
-    let versions: Vec<Value> = versions.iter().map(version).collect();
+    let versions: Vec<Value> = best_first(versions).into_iter().map(version).collect();
     json!({ "metadata": { "name": name }, "versions": versions })
 }
 
@@ -153,8 +153,28 @@ pub(super) async fn by_group(call: &ReadCall) -> Result<Groups, Problem> {
 fn group_of(name: &str, versions: &BTreeMap<String, Vec<Entry>>) -> Value {
     let version =
         |version: &String| json!({ "groupVersion": format!("{name}/{version}"), "version": version });
-    let versions: Vec<Value> = versions.keys().map(version).collect();
-    json!({ "name": name, "versions": versions, "preferredVersion": versions.last() })
+    let versions: Vec<Value> = best_first(versions).into_iter().map(|(name, _)| version(name)).collect();
+    json!({ "name": name, "versions": versions, "preferredVersion": versions.first() })
+}
+
+/// The versions as Kubernetes orders them: stable ones before those in beta or alpha, and larger numbers first.
+fn best_first(versions: &BTreeMap<String, Vec<Entry>>) -> Vec<(&String, &Vec<Entry>)> {
+    let rank = |name: &str| {
+        let (number, rest) = name.strip_prefix('v').map_or(("", name), |rest| {
+            rest.split_at(rest.find(|char: char| !char.is_ascii_digit()).unwrap_or(rest.len()))
+        });
+        let stability = match rest {
+            "" => 3,
+            rest if rest.starts_with("beta") => 2,
+            rest if rest.starts_with("alpha") => 1,
+            _ => 0,
+        };
+        let minor = rest.trim_start_matches(|char: char| !char.is_ascii_digit()).parse().unwrap_or(0_u64);
+        (stability, number.parse().unwrap_or(0_u64), minor)
+    };
+    let mut versions: Vec<_> = versions.iter().collect();
+    versions.sort_by_key(|(name, _)| std::cmp::Reverse(rank(name)));
+    versions
 }
 
 fn resource(entry: &Entry) -> Value {

@@ -57,7 +57,12 @@ pub(in crate::http) async fn list(call: ReadCall) -> Result<Response, Refused> {
     let (place, context) = (call.place(), call.context.clone());
     let resource = &show.resource;
     let view = resource.view();
-    let begun = options.next.as_deref().map(|next| Begun::read(resource, next)).transpose()?;
+    let keys = resource.keys(&place, options.selectors.fields.only_name());
+    let of_path = resource.keys(&place, None).prefix;
+    let begun = options.next.as_deref().map(|next| Begun::read(resource, next, &of_path)).transpose()?;
+    if let Some(begun) = &begun {
+        resource.check_version(begun.since).await?;
+    }
     if let ListVersion::NotOlderThan(version) | ListVersion::Exact(version) = options.version {
         let newest = reached(&resource.handle, version).await?;
         if matches!(options.version, ListVersion::Exact(_)) && newest != version {
@@ -67,11 +72,11 @@ pub(in crate::http) async fn list(call: ReadCall) -> Result<Response, Refused> {
     // The reader keeps the deletions from here on.
     let from = begun.as_ref().map_or(WatchFrom::Now, |begun| WatchFrom::Exact(begun.since));
     let watcher = resource.handle.watch(view, from, KeyFilter::default()).await.map_err(expired)?;
-    let keys = resource.keys(&place, options.selectors.fields.only_name());
     let mut listing = Listing {
         show,
         options,
         keys,
+        of_path,
         context,
         author: author(),
         _watcher: watcher,
@@ -112,6 +117,8 @@ struct Listing {
     show: Show,
     options: ListOptions,
     keys: KeyFilter,
+    /// The beginning of the keys of the path.
+    of_path: String,
     context: Arc<RequestContext>,
     author: Author,
     /// Keeps the deletions since the list began.
@@ -147,36 +154,48 @@ impl Listing {
     /// Reads the next objects, and the end of the list behind the last one.
     async fn read_into(&mut self, text: &mut String) -> Result<(), Refused> {
         let left = self.options.limit.map_or(usize::MAX, |limit| limit.saturating_sub(self.listed));
-        let limit = PageLimit { entries: left.min(OBJECTS_AT_A_TIME), bytes: STREAMED_PAGE_BYTES_MAX };
+        let selects = !self.options.selectors.are_empty();
+        let entries = if selects { OBJECTS_AT_A_TIME } else { left.min(OBJECTS_AT_A_TIME) };
+        let limit = PageLimit { entries, bytes: STREAMED_PAGE_BYTES_MAX };
         let resource = &self.show.resource;
         let (handle, view) = (&resource.handle, resource.view());
         let position = (self.after.take(), self.since);
         let page = handle.listed_objects(view, &self.keys, position, limit).await.map_err(expired)?;
         let since = *self.since.get_or_insert(page.resource_version);
         let now = page.moment.now;
-        for listed in page.entries.iter().filter(|listed| self.options.selectors.include(resource, listed)) {
+        let mut next = page.next.map(|key| key.as_str().to_owned());
+        let mut entries = page.entries.iter().peekable();
+        while let Some(listed) = entries.next() {
+            if !self.options.selectors.include(resource, listed) {
+                continue;
+            }
             if std::mem::replace(&mut self.has_items, true) {
                 text.push(',');
             }
             self.listed += 1;
             self.show.push_item(text, &shown(listed), now);
+            if self.options.limit.is_some_and(|limit| self.listed >= limit) && entries.peek().is_some() {
+                next = Some(listed.object.key.as_str().to_owned());
+                break;
+            }
         }
         let is_full = self.options.limit.is_some_and(|limit| self.listed >= limit);
-        self.after = page.next.map(|key| key.as_str().to_owned());
+        self.after = next;
         if self.after.is_some() && !is_full {
             return Ok(());
         }
         self.is_at_end = true;
+        // Only the first page counts: a count reads the keys of the namespace.
+        let counts = self.options.next.is_none() && self.options.selectors.are_empty();
         let remaining = match (&self.after, self.remaining) {
-            (None, _) => None,
             (Some(_), Some(before)) => Some(before.saturating_sub(self.listed).max(1)),
-            // Only the first page counts: a count reads the keys of the namespace.
-            (Some(after), None) if self.options.next.is_none() && self.options.selectors.are_empty() => {
+            (Some(after), None) if counts => {
                 Some(handle.count_objects(view, &self.keys, after.clone()).await?.max(1))
             }
-            (Some(_), None) => None,
+            _ => None,
         };
-        let next = self.after.take().map(|after| Begun { since, remaining, after }.token(resource));
+        let next =
+            self.after.take().map(|after| Begun { since, remaining, after }.token(resource, &self.of_path));
         let next = match next {
             Some(token) => format!(r#""continue":"{token}","#),
             None if self.show.form == Form::Objects => r#""continue":"","#.to_owned(),
@@ -210,15 +229,19 @@ struct Begun {
 }
 
 impl Begun {
-    fn read(resource: &Resource, token: &str) -> Result<Self, Refused> {
+    fn read(resource: &Resource, token: &str, of_path: &str) -> Result<Self, Refused> {
         let list = List::Kubernetes(resource.view());
         let decoded = cursor::decode(list, &resource.handle.lives(), token);
         let decoded = decoded.map_err(|problem| match problem.code() {
             Code::Expired => Status::expired(problem.to_string()),
             _ => Status::bad_request(format!("invalid continue token: {problem}")),
         })?;
-        let mut parts = decoded.splitn(3, ':');
-        let (since, remaining, after) = (parts.next(), parts.next(), parts.next());
+        let mut parts = decoded.splitn(4, ':');
+        let (since, remaining) = (parts.next(), parts.next());
+        let (length, after) = (parts.next().and_then(|length| length.parse().ok()), parts.next());
+        if length != Some(of_path.len()) || after.is_some_and(|after| !after.starts_with(of_path)) {
+            return Err(Status::expired("the continue token belongs to another list").into());
+        }
         let since = since.and_then(|since| since.parse().ok());
         match (since, remaining, after) {
             (Some(since), Some(remaining), Some(after)) => {
@@ -228,10 +251,10 @@ impl Begun {
         }
     }
 
-    fn token(&self, resource: &Resource) -> String {
+    fn token(&self, resource: &Resource, of_path: &str) -> String {
         let Self { since, remaining, after } = self;
         let remaining = remaining.map(|count| count.to_string()).unwrap_or_default();
-        let position = format!("{since}:{remaining}:{after}");
+        let position = format!("{since}:{remaining}:{}:{after}", of_path.len());
         cursor::encode(List::Kubernetes(resource.view()), &resource.handle.lives(), *since, &position)
     }
 }

@@ -1,5 +1,6 @@
 //! The options of requests, from the query. Unknown options are ignored, as the API server does.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq_engine::excerpt::Excerpt;
@@ -15,7 +16,7 @@ use crate::http::status::{Fault, Status};
 /// What a list or a watch selects.
 #[derive(Debug)]
 pub(super) struct Selectors {
-    pub(super) labels: LabelSelector,
+    pub(super) labels: Arc<LabelSelector>,
     pub(super) fields: FieldSelector,
 }
 
@@ -24,7 +25,7 @@ impl Selectors {
         let labels = LabelSelector::parse(params.text("labelSelector").unwrap_or_default());
         let fields = FieldSelector::parse(params.text("fieldSelector").unwrap_or_default(), is_namespaced);
         Ok(Self {
-            labels: labels.map_err(Status::bad_request)?,
+            labels: Arc::new(labels.map_err(Status::bad_request)?),
             fields: fields.map_err(Status::bad_request)?,
         })
     }

@@ -1,9 +1,11 @@
 //! A resource: the queue that the path of a request names.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use deltaq_engine::birth::Birth;
 use deltaq_engine::config::Config;
+use deltaq_engine::id::Rv;
 use deltaq_engine::key::Key;
 use deltaq_engine::view::View;
 use deltaq_service::{Handle, KeyFilter};
@@ -14,7 +16,7 @@ use super::members::{Owned, push_object, quoted};
 use crate::http::place::Place;
 use crate::http::problem::Problem;
 use crate::http::state::AppState;
-use crate::http::status::{Refused, not_found};
+use crate::http::status::{Refused, Status, not_found};
 
 /// The queue of a request, as a resource.
 #[derive(Clone, Debug)]
@@ -59,6 +61,22 @@ impl Resource {
         );
         let incarnation = handle.incarnation().to_string().into();
         Ok(Self { handle, settings, is_namespaced, head: head.into(), incarnation })
+    }
+
+    /// Refuses a version from before the queue was this resource: it was that of another view, or of none.
+    pub(super) async fn check_version(&self, version: Rv) -> Result<(), Refused> {
+        let since = self.handle.read(|queue, _| queue.resource_since()).await?;
+        if since.is_some_and(|since| version < since) {
+            return Err(Status::expired("too old resource version: the resource has changed since").into());
+        }
+        Ok(())
+    }
+
+    /// A number that another resource, or another queue, does not have.
+    pub(super) fn number(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (&self.head, &self.incarnation, self.settings.view == FollowedView::Latest).hash(&mut hasher);
+        hasher.finish()
     }
 
     /// Whether the queue still is this resource.

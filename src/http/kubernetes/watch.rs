@@ -1,5 +1,6 @@
 //! Watches: the changes of a resource as a stream of events.
 
+mod initial;
 mod selected;
 
 use std::convert::Infallible;
@@ -17,6 +18,7 @@ use deltaq_service::{Author, ListedState, PageForm, WatchFrom, Watcher, author, 
 use futures_util::{StreamExt as _, stream};
 use tokio::time::Instant;
 
+use self::initial::Initial;
 use self::selected::{Seen, Selected};
 use super::accept::Form;
 use super::list::{reached, show_of};
@@ -32,10 +34,14 @@ use crate::http::status::{Refused, Status};
 
 /// Maximum number of rows that are read at a time.
 const ROWS_AT_A_TIME: usize = 1_000;
+/// The counted size of a selection grows in steps of this many bytes.
+const SELECTION_SLACK_BYTES: usize = 64 << 10;
 /// Interval of the bookmarks.
 const BOOKMARK_PERIOD: Duration = Duration::from_mins(1);
 /// A watch does not end within this time: clients take a shorter one for a failure.
 const TIME_MIN: Duration = Duration::from_secs(1);
+/// The longest watch.
+const TIME_MAX: Duration = Duration::from_hours(24);
 
 /// The changes of the objects of a resource, or of one of its namespaces.
 pub(in crate::http) async fn watch(call: ReadCall) -> Result<Response, Refused> {
@@ -47,15 +53,17 @@ pub(in crate::http) async fn watch(call: ReadCall) -> Result<Response, Refused> 
     let time = options.timeout.unwrap_or_else(|| WATCH_MIN + WATCH_SPREAD.mul_f64(fastrand::f64()));
     let begun = begin(&show, &options, &place).await;
     let (source, failed) = match begun {
-        Ok((watcher, selected)) => (Some((watcher, selected)), None),
+        Ok(source) => (Some(source), None),
         // A client begins again only if it reads this in the stream.
         Err(refused) => match refused.status(&place) {
             status if matches!(status.outcome(), Code::Expired | Code::Timeout) => (None, Some(status)),
             status => return Err(status.into()),
         },
     };
+    let since = source.as_ref().and_then(|(watcher, _)| watcher.listing_since());
     let stream = Stream {
         source,
+        initial: since.map(|_| Initial::default()),
         failed,
         show,
         options,
@@ -63,9 +71,10 @@ pub(in crate::http) async fn watch(call: ReadCall) -> Result<Response, Refused> 
         context,
         author: author(),
         next_bookmark: now + BOOKMARK_PERIOD,
-        ends: now + time.max(TIME_MIN),
+        ends: now + time.clamp(TIME_MIN, TIME_MAX),
         has_columns: true,
         held: None,
+        selection: (None, 0),
     };
     let body = Body::from_stream(stream::unfold(Some(stream), Stream::next).fuse());
     // Go's clients choose the decoder by exactly this type.
@@ -89,7 +98,10 @@ async fn begin(
             reached(handle, version).await?;
             WatchFrom::Start
         }
-        WatchBegin::After(version) => WatchFrom::Exact(version),
+        WatchBegin::After(version) => {
+            show.resource.check_version(version).await?;
+            WatchFrom::Exact(version)
+        }
         WatchBegin::Now => WatchFrom::Now,
     };
     let keys = show.resource.keys(place, options.selectors.fields.only_name());
@@ -116,6 +128,8 @@ fn too_old(error: deltaq_service::Error) -> Refused {
 struct Stream {
     /// The changes; `None` if the watch could not begin.
     source: Option<(Watcher, Option<Selected>)>,
+    /// The initial events, until the client has caught up.
+    initial: Option<Initial>,
     /// Why the watch could not begin.
     failed: Option<Status>,
     show: Show,
@@ -129,6 +143,8 @@ struct Stream {
     has_columns: bool,
     /// The counted bytes of the last piece, until the connection has taken it.
     held: Option<ReplyBytes>,
+    /// The counted bytes of the selection, and how many they are.
+    selection: (Option<ReplyBytes>, usize),
 }
 
 /// A piece of the stream, and whether the stream ends behind it.
@@ -168,31 +184,41 @@ impl Stream {
                 return Ok(Piece { text: Bytes::new(), is_last: true });
             };
             let shutdown = watcher.handle().shutdown().clone();
-            let was_listing = watcher.listing_since().is_some();
+            let was_listing = self.initial.as_ref().is_some_and(|initial| !initial.is_complete);
+            if !self.show.resource.is_current() {
+                // The versions of this resource are not those of another one, so there is no bookmark.
+                return Ok(Piece { text: Bytes::new(), is_last: true });
+            }
             let page = self.rows().await;
-            // Another node now owns the queue, or it is another resource. The events so far are complete.
-            let has_moved = matches!(&page, Err(Refused::Problem(problem)) if problem.code() == Code::NotOwner)
-                || !self.show.resource.is_current();
+            // Another node now owns the queue. The events so far are complete.
+            let has_moved =
+                matches!(&page, Err(Refused::Problem(problem)) if problem.code() == Code::NotOwner);
             let (mut text, is_caught_up) = if has_moved { (Bytes::new(), false) } else { page? };
+            self.count_selection()?;
             let Some((watcher, _)) = &mut self.source else { continue };
-            let is_listing = watcher.listing_since().is_some();
-            let version = watcher.resource_version().get();
+            let is_listing = self.initial.as_ref().is_some_and(|initial| !initial.is_complete);
+            let reached = watcher.resource_version();
+            let version = self.initial.as_ref().map_or(reached, |initial| initial.version(reached)).get();
+            let is_behind = self.initial.as_ref().is_some_and(|initial| !initial.is_over());
             let now = Instant::now();
             let is_stopping = shutdown.is_draining() || self.context.is_ended();
             let is_last = has_moved || is_stopping || now >= self.ends && !is_listing;
             let ends_initial = was_listing && !is_listing && self.options.marks_end;
-            let is_due = is_last || is_caught_up && now >= self.next_bookmark;
-            if !is_listing && (ends_initial || is_due && self.options.has_bookmarks) {
+            let is_due = (is_last || is_caught_up && now >= self.next_bookmark) && !is_behind;
+            if ends_initial || is_due && self.options.has_bookmarks {
                 let object = bookmark(&self.show, version, ends_initial, self.has_columns);
                 self.has_columns = false;
                 text = [text, event("BOOKMARK", &object).into()].concat().into();
                 self.next_bookmark = now + BOOKMARK_PERIOD;
             }
+            if !is_behind {
+                self.initial = None;
+            }
             if !text.is_empty() || is_last {
                 self.held = self.context.reserve_reply(text.len())?;
                 return Ok(Piece { text, is_last });
             }
-            if is_caught_up {
+            if is_caught_up && !is_behind {
                 let open = self.context.keep_open();
                 let wakes = if self.options.has_bookmarks { self.next_bookmark } else { self.ends };
                 let wakes = now.checked_add(open).map_or(wakes, |open| open.min(wakes));
@@ -206,23 +232,47 @@ impl Stream {
         }
     }
 
+    /// Counts the selection like a reply that the client has not read yet.
+    fn count_selection(&mut self) -> Result<(), Problem> {
+        let Some((_, Some(selected))) = &self.source else { return Ok(()) };
+        let bytes = selected.bytes();
+        if bytes > self.selection.1 {
+            let bytes = bytes + SELECTION_SLACK_BYTES;
+            self.selection = (None, 0);
+            self.selection = (self.context.reserve_reply(bytes)?, bytes);
+        }
+        Ok(())
+    }
+
     /// The next events, and whether there are no more at present.
     async fn rows(&mut self) -> Result<(Bytes, bool), Refused> {
-        let Self { source, show, options, has_columns, .. } = self;
+        let Self { source, initial, show, options, has_columns, .. } = self;
         let Some((watcher, selected)) = source else { return Ok((Bytes::new(), true)) };
         let limit = RowLimit { rows: ROWS_AT_A_TIME, bytes: STREAMED_PAGE_BYTES_MAX };
-        if show.form == Form::Objects && options.selectors.are_empty() {
+        if show.form == Form::Objects && options.selectors.are_empty() && initial.is_none() {
             let now = watcher.handle().now();
             let encode = |rows: &[Row]| events(show, rows.iter().map(Seen::of), &[], now, &mut false);
-            return watcher.read_text(PageForm::Kubernetes, limit, encode).await.map_err(too_old);
+            return watcher
+                .read_text(PageForm::Kubernetes(show.resource.number()), limit, encode)
+                .await
+                .map_err(too_old);
         }
-        let page = watcher.read(limit).await.map_err(too_old)?;
-        let rows = page.rows.iter().filter(|row| options.selectors.include_key(&show.resource, &row.key));
+        let (rows, is_last) = if let Some(late) = initial.as_mut().and_then(Initial::late) {
+            (late, false)
+        } else {
+            let page = watcher.read(limit).await.map_err(too_old)?;
+            let rows = match initial {
+                Some(initial) => initial.note(page.rows, page.is_last),
+                None => page.rows,
+            };
+            (rows, page.is_last)
+        };
+        let rows = rows.iter().filter(|row| options.selectors.include_key(&show.resource, &row.key));
         let seen: Vec<Seen<'_>> = match selected {
             None => rows.map(Seen::of).collect(),
             Some(selected) => {
                 let rows: Vec<&Row> = rows.collect();
-                selected.note(&show.resource, &options.selectors, &rows, page.is_last).await?
+                selected.note(&show.resource, &options.selectors, &rows, is_last).await?
             }
         };
         let states = if show.form == Form::Table {
@@ -231,7 +281,7 @@ impl Stream {
             Vec::new()
         };
         let now = watcher.handle().now();
-        Ok((events(show, seen.into_iter(), &states, now, has_columns), page.is_last))
+        Ok((events(show, seen.into_iter(), &states, now, has_columns), is_last))
     }
 }
 

@@ -22,6 +22,7 @@ use super::patch::{self, PatchError};
 use super::resource::Resource;
 use super::table::Show;
 use super::written::{Written, generated_name};
+use crate::config::access::Verb;
 use crate::http::place::Place;
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::json as json_reply;
@@ -59,6 +60,8 @@ impl Writing {
         let resource = Resource::of(&state, &name, &place)?;
         let show = Show { resource, form: Form::of(headers)?, rows: rows_of(&params)? };
         let is_dry_run = is_dry_run(&params, options)?;
+        // A change that turns out to be none is a produce call, too.
+        context.sources_on(&name).check(None)?;
         let account = incoming.account();
         let body = incoming.text().await?;
         Ok((Self { show, place, is_dry_run, context, queue: name, account }, body))
@@ -89,7 +92,15 @@ impl Writing {
             return Ok(present.object.rv);
         }
         let (newest, _) = resource.handle.view_object(View::Latest, key).await?;
-        Ok(newest.map_or(Rv::ZERO, |newest| newest.rv))
+        // A change that no consumer has acknowledged yet must not be overwritten unseen.
+        let ignored = &resource.handle.config().ignored;
+        let newest = newest
+            .filter(|newest| newest.object.change_to(&present.object.object, ignored) == Change::None)
+            .ok_or_else(|| {
+                let name = self.place.name.as_deref().unwrap_or_default();
+                Status::conflict(&self.place, name, "a change of the object waits for its consumer")
+            })?;
+        Ok(newest.rv)
     }
 
     /// Applies a change, unless it is only tried.
@@ -236,6 +247,8 @@ pub(in crate::http) async fn patch(call: QueueCall, headers: HeaderMap) -> Resul
         let fault = Fault::Forbidden("may not be specified for non-apply patch");
         return Err(Status::invalid_options("PatchOptions", &[("force", fault)]).into());
     }
+    // The reply has members that the patch does not name.
+    call.context.authorize_on(Verb::Read, call.name.as_str())?;
     let (writing, change) = Writing::of(call, &headers, "PatchOptions").await?;
     let max_bytes = writing.show.resource.handle.config().max_object_bytes + OWNED_BYTES_MAX;
     let mut left = PATCHES_MAX;

@@ -11,9 +11,12 @@ use crate::http::status::{Fault, Refused, Status};
 
 /// Maximum length of a name, in bytes.
 const NAME_BYTES_MAX: usize = 253;
+/// Maximum length of the name of a namespace, in bytes.
+const LABEL_BYTES_MAX: usize = 63;
 /// Characters of a generated ending: without vowels, so that it is no word, and without those that look alike.
 const ENDING: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const ENDING_LEN: usize = 5;
+const NO_NAMESPACE: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and at most 63 of them";
 const NO_NAME: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 
 /// An object that a client has written.
@@ -103,6 +106,10 @@ impl Written {
         if self.name.is_empty() {
             return refuse(Fault::Required("name or generateName is required"));
         }
+        if let Some(namespace) = self.namespace.as_deref().filter(|namespace| !is_label(namespace)) {
+            let fault = Fault::Invalid(&format!("{namespace:?}"), NO_NAMESPACE);
+            return Err(Status::invalid(place, &self.kind, &self.name, "metadata.namespace", fault));
+        }
         if !is_name(&self.name) {
             return refuse(Fault::Invalid(&format!("{:?}", self.name), NO_NAME));
         }
@@ -148,14 +155,20 @@ pub(super) fn generated_name(prefix: &str) -> String {
 
 /// Whether the text is a DNS name in lower case.
 fn is_name(text: &str) -> bool {
+    text.len() <= NAME_BYTES_MAX && text.split('.').all(is_part)
+}
+
+/// Whether the text is the name of a namespace.
+fn is_label(text: &str) -> bool {
+    text.len() <= LABEL_BYTES_MAX && is_part(text)
+}
+
+fn is_part(text: &str) -> bool {
     let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let is_label = |label: &str| {
-        let (first, last) = (label.bytes().next(), label.bytes().last());
-        first.is_some_and(is_inner)
-            && last.is_some_and(is_inner)
-            && label.bytes().all(|byte| is_inner(byte) || byte == b'-')
-    };
-    text.len() <= NAME_BYTES_MAX && text.split('.').all(is_label)
+    let (first, last) = (text.bytes().next(), text.bytes().last());
+    first.is_some_and(is_inner)
+        && last.is_some_and(is_inner)
+        && text.bytes().all(|byte| is_inner(byte) || byte == b'-')
 }
 
 #[cfg(test)]

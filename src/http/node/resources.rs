@@ -22,7 +22,7 @@ pub(in crate::http) const AGE_MAX: Duration = Duration::from_secs(2);
 /// How long they are used although they lack the resource of a request.
 pub(in crate::http) const AGE_MAX_OF_MISS: Duration = Duration::from_millis(200);
 /// How long another node may take to answer.
-const ANSWER_MAX: Duration = Duration::from_secs(2);
+const ANSWER_MAX: Duration = Duration::from_secs(1);
 /// Maximum size of an answer, in bytes.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
@@ -61,7 +61,21 @@ pub(in crate::http) fn own(partitions: &Partitions) -> Vec<Entry> {
     queues.map(entry).collect()
 }
 
+impl Known {
+    /// The first queue by name that is this resource.
+    pub(in crate::http) fn queue(&self, group: &str, plural: &str) -> Option<Name> {
+        let is_it = |entry: &&Entry| entry.settings.group == group && entry.settings.plural == plural;
+        let queues = self.entries.iter().filter(is_it).map(|entry| &entry.queue);
+        queues.min().and_then(|name| Name::new(name).ok())
+    }
+}
+
 impl Resources {
+    /// The queue of another node that is this resource, as far as the last answers show it.
+    pub(in crate::http) fn last(&self, group: &str, plural: &str) -> Option<Name> {
+        self.known.lock().queue(group, plural)
+    }
+
     /// The resources of the other nodes, at most this old.
     pub(in crate::http) async fn known(
         &self,
@@ -80,7 +94,6 @@ impl Resources {
         if let Some(known) = fresh() {
             return known;
         }
-        let asked = Instant::now();
         let mut covered = partitions.owned();
         let mut entries = Vec::new();
         let answers = partitions.peers().into_iter().map(|peer| async move {
@@ -100,7 +113,7 @@ impl Resources {
             let kept: Vec<Entry> = former.entries.iter().filter(is_new).cloned().collect();
             entries.extend(kept);
         }
-        let known = Arc::new(Known { entries, is_complete, asked: Some(asked) });
+        let known = Arc::new(Known { entries, is_complete, asked: Some(Instant::now()) });
         *self.known.lock() = known.clone();
         known
     }

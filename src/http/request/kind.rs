@@ -1,4 +1,6 @@
-//! The kind of an object, which must be that of the resource that its queue is.
+//! The kind and the metadata of an object in a queue that is a resource: one object that clients can't read would stop every reader.
+
+use std::collections::BTreeMap;
 
 use deltaq_engine::excerpt::cut;
 use deltaq_engine::object::Object;
@@ -15,11 +17,38 @@ struct Said<'o> {
     api_version: Option<&'o RawValue>,
     #[serde(borrow)]
     kind: Option<&'o RawValue>,
+    #[serde(borrow)]
+    metadata: Option<&'o RawValue>,
 }
 
-/// Refuses an object that says to be of another kind than the resource has.
+/// The members of `metadata` whose types all clients expect.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[expect(dead_code, reason = "only the types are of interest")]
+struct Metadata {
+    name: String,
+    namespace: Option<String>,
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
+    finalizers: Option<Vec<String>>,
+    owner_references: Option<Vec<Owner>>,
+}
+
+/// A reference to an owner, which is an object.
+#[derive(Deserialize)]
+struct Owner {}
+
+/// Refuses an object that says to be of another kind than the resource has, or whose metadata clients can't read.
 pub(super) fn check_kind(resource: &Kubernetes, object: &Object) -> Result<(), Problem> {
     let Ok(said) = serde_json::from_str::<Said<'_>>(object.as_str()) else { return Ok(()) };
+    if let Some(Err(error)) = said.metadata.map(|metadata| serde_json::from_str::<Metadata>(metadata.get())) {
+        let why = error.to_string();
+        let why = why.split(" at line ").next().unwrap_or_default();
+        let detail = format!("clients of Kubernetes can't read the metadata of the object: {}", cut(why));
+        return Err(Problem::new(Code::InvalidObject, detail)
+            .hint("name and namespace are strings, labels and annotations have strings")
+            .with("pointer", "/metadata"));
+    }
     let version = format!("{}/{}", resource.group, resource.version);
     for (name, said, expected) in
         [("apiVersion", said.api_version, &version), ("kind", said.kind, &resource.kind)]

@@ -237,7 +237,10 @@ const MEANT: &[Row] = &[
         why: "There is no cache beside the queue.",
     },
     Row {
-        at: &["list-pages/continue used on another resource"],
+        at: &[
+            "list-pages/continue used on another resource",
+            "list-pages/continue used on another namespace",
+        ],
         field: "status",
         ours: "410 Expired",
         cluster: "a continue token goes on in another resource or namespace",

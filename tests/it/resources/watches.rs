@@ -5,7 +5,7 @@ use std::time::Duration;
 use deltaq_types::duration::DurationText;
 use serde_json::{Value, json};
 
-use super::{ALL, Events, SHOP, add, create_prices, delete, shop};
+use super::{ALL, Events, SHOP, add, create_prices, delete, refused, settings, shop};
 use crate::harness::Service;
 
 #[tokio::test]
@@ -152,4 +152,65 @@ async fn all_readers_of_a_change_see_it_as_they_have_asked() {
     let row = own.chunk().await.expect("a row").expect("a row");
     let row: Value = serde_json::from_slice(&row).expect("JSON");
     assert_eq!((&row["type"], &row["key"]), (&json!("Added"), &json!("shop/b")));
+}
+
+/// The objects of another view are others: no version from before goes on.
+#[tokio::test]
+async fn a_resource_that_has_changed_is_read_anew() {
+    let service = shop().await;
+    add(&service, "a", &json!({}), 1).await;
+    let version = add(&service, "b", &json!({}), 1).await;
+    let first = service.get(&format!("{ALL}?limit=1")).await.ok();
+    let next = first["metadata"]["continue"].as_str().expect("a token").to_owned();
+    let path = format!("{ALL}?watch=1&allowWatchBookmarks=true&resourceVersion={version}");
+    let mut open = Events::open(&service, &path).await;
+    for setting in
+        [json!(null), settings("known")["kubernetes"].clone(), settings("latest")["kubernetes"].clone()]
+    {
+        service.call("PATCH", "/v1/queues/prices", &json!({ "kubernetes": setting })).await.ok();
+    }
+    add(&service, "c", &json!({}), 1).await;
+    // A bookmark behind the change that the watch has not sent would hide it.
+    assert_eq!(open.seen().await, "ADDED c");
+    refused(service.get(&format!("{ALL}?continue={next}")).await, 410, "Expired");
+    let mut events = Events::open(&service, &path).await;
+    assert_eq!(events.seen().await, "ERROR 410");
+}
+
+#[tokio::test]
+async fn an_object_that_comes_back_without_the_labels_has_left_the_watch() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let service = Service::with(|settings| {
+        settings.kubernetes.enabled = true;
+        settings.storage.in_memory = false;
+        settings.storage.data_dir = folder.path().to_owned();
+    })
+    .await;
+    create_prices(&service).await;
+    let version = add(&service, "a", &json!({ "on": "yes" }), 1).await;
+    delete(&service, "a").await;
+    add(&service, "a", &json!({ "on": "no" }), 2).await;
+    let path = format!("{SHOP}?watch=1&labelSelector=on%3Dyes&resourceVersion={version}");
+    let mut events = Events::open(&service, &path).await;
+    assert_eq!(events.seen().await, "DELETED a");
+    // A client that has listed in pages may have a state that came after the version of its list.
+    for (labels, n) in [("yes", 3), ("no", 4)] {
+        add(&service, "a", &json!({ "on": labels }), n).await;
+    }
+    let newest = service.get(&format!("{SHOP}/a")).await.ok();
+    let before: u64 =
+        newest["metadata"]["resourceVersion"].as_str().expect("a version").parse().expect("a number");
+    let path = format!("{SHOP}?watch=1&labelSelector=on%3Dyes&resourceVersion={}", before - 2);
+    let mut events = Events::open(&service, &path).await;
+    assert_eq!(events.seen().await, "DELETED a");
+}
+
+#[tokio::test]
+async fn any_time_of_a_watch_is_taken() {
+    let service = shop().await;
+    add(&service, "a", &json!({}), 1).await;
+    for seconds in ["-1", "0", "9223372036854775807"] {
+        let mut events = Events::open(&service, &format!("{ALL}?watch=1&timeoutSeconds={seconds}")).await;
+        assert_eq!(events.seen().await, "ADDED a", "{seconds}");
+    }
 }

@@ -132,3 +132,23 @@ async fn a_resource_may_show_what_consumers_have_acknowledged() {
     let still = service.get(&format!("{SHOP}/a")).await.ok();
     assert_eq!(still["n"], 1, "not yet acknowledged");
 }
+
+/// One object that clients can't read would stop every reader of the resource.
+#[tokio::test]
+async fn metadata_that_clients_can_not_read_is_refused_in_every_call() {
+    let service = shop().await;
+    for metadata in [
+        json!({ "name": 5, "namespace": "shop" }),
+        json!({ "name": "a", "namespace": 7 }),
+        json!({ "name": "a", "labels": { "x": 5 } }),
+        json!({ "name": "a", "labels": "x" }),
+        json!({ "name": "a", "annotations": ["x"] }),
+        json!({ "name": "a", "finalizers": [1] }),
+        json!({ "name": "a", "ownerReferences": 7 }),
+    ] {
+        let reply = service.post("/v1/queues/prices/add", &json!({ "metadata": metadata })).await;
+        assert_eq!(reply.problem("invalid-object")["pointer"], "/metadata", "{metadata}");
+    }
+    let fine = json!({ "name": "a", "namespace": null, "labels": { "x": "y" }, "ownerReferences": [{ "uid": "u" }] });
+    service.post("/v1/queues/prices/add", &json!({ "metadata": fine })).await.ok();
+}

@@ -54,13 +54,13 @@ impl State {
         births.set(slot, Birth { rv: id.rv, at: id.at });
     }
 
-    /// Applies the settings, which may set another view from this event on. In a replay, the births of keys that are ahead of the
+    /// Applies the settings, which may make the queue another resource from this event on. In a replay, the births of keys that are ahead of the
     /// event stay.
     pub(crate) fn change_births(&mut self, config: &Config, at: Time) {
-        let view = config.kubernetes_view();
-        if view == self.config.kubernetes_view() {
+        if config.kubernetes == self.config.kubernetes {
             return;
         }
+        let view = config.kubernetes_view();
         let since = Birth { rv: self.rv, at };
         let kept = self.births.take().filter(|births| births.newest > since.rv);
         if view.is_some() || kept.is_some() {

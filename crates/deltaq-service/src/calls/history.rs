@@ -1,8 +1,13 @@
 //! The history of a key, read from the journal.
 
-use deltaq_engine::event::Event;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use deltaq_engine::delta::DeltaKind;
+use deltaq_engine::event::{Appended, Event, EventKind};
 use deltaq_engine::id::Rv;
 use deltaq_engine::key::Key;
+use deltaq_engine::object::Object;
 use deltaq_journal::record::{self, Decoder, PastEvents, lost_object};
 use deltaq_journal::store::JournalRow;
 use deltaq_runtime::causes::with_causes;
@@ -12,6 +17,8 @@ use crate::queue::Handle;
 
 /// Approximate number of journal bytes that are searched for a page. A page may be empty.
 const SEARCHED_BYTES: u64 = 16 << 20;
+/// Approximate number of journal bytes that are searched for the past objects of keys.
+const SEARCHED_BYTES_OF_OBJECTS: u64 = 64 << 20;
 /// Approximate number of journal bytes that are in memory at once.
 const READ_BYTES: usize = 2 << 20;
 
@@ -79,6 +86,89 @@ impl Handle {
             // The row that begins at `below` is not read again.
             (from, seen) = (Rv::new(below.get().saturating_sub(1)), found.seen);
         }
+    }
+}
+
+/// What the journal has of the former objects of keys.
+#[derive(Debug, Default)]
+pub struct FormerObjects {
+    /// The newest former object of each key that was wanted.
+    pub wanted: HashMap<Key, Object>,
+    /// The keys of which the journal does not have enough.
+    pub unknown: HashSet<Key>,
+}
+
+impl Handle {
+    /// The former objects of keys, since and at the event `since`, that `wants` selects. What the keys have at present does not count.
+    ///
+    /// # Errors
+    /// Same as [`history`](Self::history).
+    pub async fn former_objects(
+        &self,
+        keys: HashMap<Key, Rv>,
+        since: Rv,
+        wants: impl Fn(&Object) -> bool + Clone + Send + 'static,
+    ) -> Result<FormerObjects, Error> {
+        let mut former = FormerObjects { wanted: HashMap::new(), unknown: keys.keys().cloned().collect() };
+        let Some((journal, id)) = self.journal() else { return Ok(former) };
+        let unreadable = |error: &dyn std::error::Error| {
+            tracing::error!(queue = %self.name(), error = with_causes(error), "past objects can't be read");
+            Error::PastUnreadable
+        };
+        let newest = self.read(|queue, _| queue.resource_version()).await?;
+        let _only_one_of_token = self.context.long_reads.turn().await;
+        let (present, mut from, mut searched) = (Arc::new(keys), newest.next(), 0);
+        while !former.unknown.is_empty() && searched < SEARCHED_BYTES_OF_OBJECTS {
+            let _one_of_few = self.context.long_reads.part().await;
+            let rows = journal.reader().history(*id, from, READ_BYTES).await;
+            let (rows, below) = rows.map_err(|error| unreadable(&error))?;
+            searched += rows.iter().map(JournalRow::bytes).sum::<u64>();
+            let (present, wants) = (present.clone(), wants.clone());
+            let search = move || former.search(&rows, &present, since, wants);
+            let searched =
+                tokio::task::spawn_blocking(search).await.map_err(|_panic| Error::PastUnreadable)?;
+            former = searched.map_err(|error| unreadable(&error))?;
+            // The row that begins at `below` is not read again.
+            let Some(below) = below else { break };
+            from = Rv::new(below.get().saturating_sub(1));
+        }
+        Ok(former)
+    }
+}
+
+impl FormerObjects {
+    /// Searches rows, newest first. `present` has the versions of the present objects.
+    fn search(
+        mut self,
+        rows: &[JournalRow],
+        present: &HashMap<Key, Rv>,
+        since: Rv,
+        wants: impl Fn(&Object) -> bool,
+    ) -> Result<Self, record::Error> {
+        let mut decoder = Decoder::new();
+        for row in rows {
+            if !self.unknown.iter().any(|key| record::may_tell_of(row, key)) {
+                continue;
+            }
+            let PastEvents { events, lost } = decoder.past_events(row)?;
+            for event in events.into_iter().rev() {
+                let EventKind::Appended(Appended { key, delta, object, .. }) = event.kind else { continue };
+                let is_past = present.get(&key).is_some_and(|present| event.rv < *present);
+                let is_lost = lost.iter().any(|lost| lost.rv == event.rv);
+                if !is_past || is_lost || !self.unknown.contains(&key) {
+                    continue;
+                }
+                let is_wanted = delta != DeltaKind::Deleted && wants(&object);
+                // The state at `since` is the oldest one that counts.
+                if is_wanted || event.rv <= since {
+                    self.unknown.remove(&key);
+                }
+                if is_wanted {
+                    self.wanted.insert(key, object);
+                }
+            }
+        }
+        Ok(self)
     }
 }
 

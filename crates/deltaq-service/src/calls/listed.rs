@@ -4,7 +4,7 @@
 //! change once, a later page leaves out the keys that entered the view since, which the watch sends, and also has the keys of its range
 //! that left the view since, with their last objects, which the watch sends as deleted.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use deltaq_engine::Queue;
 use deltaq_engine::feed::Row;
@@ -55,8 +55,13 @@ impl Handle {
         let page = self.read(|queue, moment| {
             let sorted = queue.table().from(filter.from(after.as_deref())).map(|(_, entry)| entry);
             let page = page_of(sorted, queue, view, &filter, limit, moment);
-            let gone = since.map(|since| queue.left_since(view, since)).transpose();
-            gone.map(|gone| completed(queue, page, (&filter, after.as_deref()), since.zip(gone)))
+            let is_in_page = |key: &Key| {
+                filter.keys.includes(key)
+                    && after.as_ref().is_none_or(|after| key.as_str() > after.as_str())
+                    && page.next.as_ref().is_none_or(|next| key <= next)
+            };
+            let gone = since.map(|since| queue.left_since(view, since, is_in_page)).transpose();
+            gone.map(|gone| completed(queue, page, since.zip(gone)))
         });
         page.await?.map_err(|horizon| Error::Expired { horizon })
     }
@@ -105,6 +110,16 @@ impl Handle {
         Ok(count)
     }
 
+    /// The keys that the view had at the event `since` and that have left it since, whether they have come back or not.
+    ///
+    /// # Errors
+    /// [`Error::Expired`] if the deletions since are no longer kept; [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn left_since(&self, view: View, since: Rv) -> Result<HashSet<Key>, Error> {
+        let left = self.read(|queue, _| queue.left_since(view, since, |_| true)).await?;
+        let left = left.map_err(|horizon| Error::Expired { horizon })?;
+        Ok(left.into_iter().map(|row| row.key).collect())
+    }
+
     /// The states of keys that have work.
     ///
     /// # Errors
@@ -118,7 +133,6 @@ impl Handle {
 fn completed(
     queue: &Queue,
     page: ListPage<ViewObject, Key>,
-    (filter, after): (&ViewFilter, Option<&str>),
     since: Option<(Rv, Vec<Row>)>,
 ) -> ListPage<ListedObject, Key> {
     let ListPage { entries, next, resource_version, moment } = page;
@@ -136,12 +150,7 @@ fn completed(
     };
     let live: Vec<_> = entries.into_iter().filter(was_there).collect();
     let live = live.into_iter().map(|object| (object.key.clone(), listed(object)));
-    let is_in_range = |key: &Key| {
-        filter.keys.includes(key)
-            && after.is_none_or(|after| key.as_str() > after)
-            && next.as_ref().is_none_or(|next| key <= next)
-    };
-    let gone = gone.iter().filter(|row| is_in_range(&row.key)).map(|row| {
+    let gone = gone.iter().map(|row| {
         let Row { key, rv, object, birth, .. } = row.clone();
         let object = object.unwrap_or_else(Object::empty);
         let object = ViewObject { key: key.clone(), object, rv, owner: None, birth };

@@ -26,8 +26,8 @@ pub(crate) struct PageRoom(Arc<AtomicUsize>);
 pub enum PageForm {
     /// As the rows of a watch.
     Rows,
-    /// As the events of a Kubernetes watch.
-    Kubernetes,
+    /// As the events of a Kubernetes watch, of the resource with this number.
+    Kubernetes(u64),
 }
 
 /// A page of all rows of a view after a position.

@@ -1,28 +1,25 @@
 //! The objects that a watch has selected by their labels: an object that leaves the selection is an event DELETED, one that enters it is ADDED.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use deltaq_engine::birth::Birth;
-use deltaq_engine::event::{Appended, EventKind};
 use deltaq_engine::feed::{Row, RowKind};
 use deltaq_engine::id::Rv;
 use deltaq_engine::key::Key;
 use deltaq_engine::object::Object;
 use deltaq_engine::view::View;
-use deltaq_service::{Handle, KeyFilter, PageLimit};
+use deltaq_service::{FormerObjects, KeyFilter, PageLimit};
 
 use super::super::options::Selectors;
 use super::super::resource::Resource;
+use super::super::selector::labels_of;
 use crate::http::gate::limits::PAGE_BYTES_MAX;
 use crate::http::status::{Refused, Status};
 
-/// Maximum number of objects whose former state is looked up when a watch goes on. With more changes, a client that lists again is faster.
-const LOOKUPS_MAX: usize = 100;
 /// Number of objects that are read at a time.
-const OBJECTS_AT_A_TIME: usize = 5_000;
-/// Number of events of a key that are read at a time to find its former state.
-const EVENTS_AT_A_TIME: usize = 10;
-
+const OBJECTS_AT_A_TIME: usize = 1_000;
+/// Approximate memory of a selected object, whose text the queue has as well, in bytes.
+const OBJECT_BYTES: usize = 80;
 /// A change as a client sees it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen<'r> {
@@ -55,7 +52,8 @@ pub(super) struct Selected {
     left: Vec<Object>,
     /// While the watch goes on from a version: that version. The former states of keys that have changed since must be looked up.
     resumes: Option<Rv>,
-    lookups: usize,
+    /// Keys that were there at that version, have left since, and may have come back as new ones.
+    returned: HashSet<Key>,
 }
 
 impl Selected {
@@ -76,12 +74,22 @@ impl Selected {
             for listed in unchanged.filter(|listed| selectors.include(resource, listed)) {
                 objects.insert(listed.object.key, listed.object.object);
             }
+            tokio::task::yield_now().await;
             match page.next {
                 Some(key) => next = Some(key.as_str().to_owned()),
                 None => break,
             }
         }
-        Ok(Self { objects, left: Vec::new(), resumes: after, lookups: 0 })
+        let returned = match after {
+            Some(since) => resource.handle.left_since(resource.view(), since).await?,
+            None => HashSet::new(),
+        };
+        Ok(Self { objects, left: Vec::new(), resumes: after, returned })
+    }
+
+    /// Approximate size of the selection, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.objects.len() * OBJECT_BYTES
     }
 
     /// The events of a page of rows. `is_last` ends the changes that came before the watch went on.
@@ -93,12 +101,10 @@ impl Selected {
         is_last: bool,
     ) -> Result<Vec<Seen<'r>>, Refused> {
         self.left.clear();
+        let mut former = self.look_up(resource, selectors, rows).await?;
         let mut kinds = Vec::with_capacity(rows.len());
         for row in rows {
-            let before = match self.objects.remove(&row.key) {
-                None => self.former(resource, selectors, row).await?,
-                known => known,
-            };
+            let before = self.objects.remove(&row.key).or_else(|| former.remove(&row.key));
             let after = row.object.as_ref().filter(|_| row.kind != RowKind::Deleted);
             let after = after.filter(|object| selectors.include_object(object.as_str()));
             if let Some(object) = after {
@@ -117,6 +123,7 @@ impl Selected {
         }
         if is_last {
             self.resumes = None;
+            self.returned = HashSet::new();
         }
         let mut left = self.left.iter();
         let seen = rows.iter().zip(kinds).filter_map(|(row, (kind, has_left))| {
@@ -127,38 +134,37 @@ impl Selected {
         Ok(seen.collect())
     }
 
-    /// The selected object of a key at the version from which the watch goes on.
-    async fn former(
-        &mut self,
+    /// The objects that the client has of the keys of rows, as far as they must be looked up.
+    async fn look_up(
+        &self,
         resource: &Resource,
         selectors: &Selectors,
-        row: &Row,
-    ) -> Result<Option<Object>, Refused> {
-        let Some(since) = self.resumes.filter(|_| row.kind != RowKind::Added) else { return Ok(None) };
-        self.lookups += 1;
-        let forgotten =
-            || Status::expired("too old resource version: the former labels of an object are not kept");
-        if self.lookups > LOOKUPS_MAX || resource.view() != View::Latest {
-            return Err(forgotten().into());
+        rows: &[&Row],
+    ) -> Result<HashMap<Key, Object>, Refused> {
+        let Some(since) = self.resumes else { return Ok(HashMap::new()) };
+        let is_unknown = |row: &&&Row| {
+            let was_there = row.kind != RowKind::Added || self.returned.contains(&row.key);
+            was_there && !self.objects.contains_key(&row.key)
+        };
+        let unknown = rows.iter().filter(is_unknown).map(|row| (row.key.clone(), row.rv));
+        let unknown: HashMap<Key, Rv> = unknown.collect();
+        if unknown.is_empty() {
+            return Ok(HashMap::new());
         }
-        let object = object_at(&resource.handle, &row.key, since).await?.ok_or_else(forgotten)?;
-        Ok(Some(object).filter(|object| selectors.include_object(object.as_str())))
-    }
-}
-
-/// The newest object of a key at a version; `None` if the journal does not have it any more.
-async fn object_at(handle: &Handle, key: &Key, version: Rv) -> Result<Option<Object>, Refused> {
-    let mut before = Some(version.next());
-    while let Some(at) = before {
-        let history = handle.history(key, Some(at), EVENTS_AT_A_TIME).await?;
-        let appended = history.events.into_iter().find_map(|past| match past.event.kind {
-            EventKind::Appended(Appended { object, .. }) => Some((object, past.is_object_lost)),
-            _ => None,
-        });
-        if let Some((object, is_lost)) = appended {
-            return Ok((!is_lost).then_some(object));
+        let labels = selectors.labels.clone();
+        // A client that has listed in pages may have a state that is newer than the version from which it goes on.
+        let selects = move |object: &Object| labels.matches(&labels_of(object.as_str()));
+        let former = match resource.view() {
+            View::Latest => resource.handle.former_objects(unknown, since, selects).await?,
+            // The journal has the object that a consumer has acknowledged only as a part of others.
+            View::Known => {
+                FormerObjects { unknown: unknown.into_keys().collect(), ..FormerObjects::default() }
+            }
+        };
+        if !former.unknown.is_empty() {
+            let message = "too old resource version: the former labels of an object are not kept";
+            return Err(Status::expired(message).into());
         }
-        before = history.next.filter(|next| *next < at);
+        Ok(former.wanted)
     }
-    Ok(None)
 }
