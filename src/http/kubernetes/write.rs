@@ -13,6 +13,7 @@ use deltaq_engine::view::View;
 use deltaq_service::{ListedObject, Name};
 use serde::Deserialize;
 use serde_json::json;
+use serde_json::value::RawValue;
 
 use super::accept::Form;
 use super::list::{rows_of, shown};
@@ -23,6 +24,7 @@ use super::resource::Resource;
 use super::table::Show;
 use super::written::{Written, generated_name};
 use crate::config::access::Verb;
+use crate::http::blocking::{PATCHES, run_blocking};
 use crate::http::place::Place;
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::json as json_reply;
@@ -37,7 +39,7 @@ const PATCHES_MAX: usize = 5;
 /// Bytes that a patch may add to the largest object, for the members that the server owns.
 const OWNED_BYTES_MAX: usize = 4 << 10;
 /// The media types of patches.
-const PATCHES: &str = "application/json-patch+json, application/merge-patch+json";
+const PATCH_TYPES: &str = "application/json-patch+json, application/merge-patch+json";
 const MODIFIED: &str =
     "the object has been modified; please apply your changes to the latest version and try again";
 
@@ -241,7 +243,7 @@ pub(in crate::http) async fn patch(call: QueueCall, headers: HeaderMap) -> Resul
     let is_merge = match media_type(&headers).as_deref() {
         Some("application/merge-patch+json") => true,
         Some("application/json-patch+json") => false,
-        _ => return Err(Status::unsupported(PATCHES).into()),
+        _ => return Err(Status::unsupported(PATCH_TYPES).into()),
     };
     if call.params.text("force").is_some() {
         let fault = Fault::Forbidden("may not be specified for non-apply patch");
@@ -251,16 +253,21 @@ pub(in crate::http) async fn patch(call: QueueCall, headers: HeaderMap) -> Resul
     call.context.authorize_on(Verb::Read, call.name.as_str())?;
     let (writing, change) = Writing::of(call, &headers, "PatchOptions").await?;
     let max_bytes = writing.show.resource.handle.config().max_object_bytes + OWNED_BYTES_MAX;
+    if change.len() > 2 * max_bytes {
+        let message = format!("Request entity too large: a patch may have {} bytes", 2 * max_bytes);
+        return Err(Status::too_large(message).into());
+    }
+    let change: Arc<str> = change.into();
     let mut left = PATCHES_MAX;
     loop {
         let (key, present) = writing.named().await?;
         let before = Show { form: Form::Objects, ..writing.show.clone() };
         let before = before.document(&shown(&present), writing.show.resource.handle.now());
-        let after = if is_merge {
-            patch::merge(&before, &change)
-        } else {
-            patch::json_patch(&before, &change, max_bytes)
-        };
+        let turn = PATCHES.permit(&writing.context.creator()).await;
+        let (of, by) = (before.clone(), change.clone());
+        let patched =
+            move || if is_merge { patch::merge(&of, &by) } else { patch::json_patch(&of, &by, max_bytes) };
+        let after = run_blocking(turn, patched).await;
         let written = writing.written(after.map_err(refused_patch)?)?;
         written.check_named(&writing.place)?;
         let owned = Members::of(&before).object("metadata");
@@ -316,7 +323,12 @@ pub(in crate::http) async fn delete(call: QueueCall, headers: HeaderMap) -> Resu
         DeleteOptions::default()
     } else {
         check_json(&headers)?;
-        serde_json::from_str(&body)
+        // serde would take a list of the members as well.
+        let options = serde_json::from_str::<&RawValue>(&body).ok();
+        let options = options.filter(|options| options.get().starts_with('{'));
+        let options =
+            options.ok_or_else(|| Status::bad_request("the body of a deletion is a JSON object"))?;
+        serde_json::from_str(options.get())
             .map_err(|error| Status::bad_request(format!("the options are no DeleteOptions: {error}")))?
     };
     if !matches!(&*options.kind, "" | "DeleteOptions") {

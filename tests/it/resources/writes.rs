@@ -152,3 +152,18 @@ async fn metadata_that_clients_can_not_read_is_refused_in_every_call() {
     let fine = json!({ "name": "a", "namespace": null, "labels": { "x": "y" }, "ownerReferences": [{ "uid": "u" }] });
     service.post("/v1/queues/prices/add", &json!({ "metadata": fine })).await.ok();
 }
+
+#[tokio::test]
+async fn options_of_a_deletion_are_an_object() {
+    let service = shop().await;
+    service.post(SHOP, &price("a", 1)).await.ok();
+    for options in [json!([]), json!("x"), json!({ "kind": "Pod" }), json!({ "preconditions": 1 })] {
+        refused(service.call("DELETE", &format!("{SHOP}/a"), &options).await, 400, "BadRequest");
+    }
+    let deep = "[".repeat(3 << 20);
+    let mut client = service.client().await;
+    let merge = [("content-type", "application/merge-patch+json")];
+    client.send_text("PATCH", &format!("{SHOP}/a"), &merge, &deep).await;
+    refused(client.reply().await, 413, "RequestEntityTooLarge");
+    service.get(&format!("{SHOP}/a")).await.ok();
+}
