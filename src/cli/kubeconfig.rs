@@ -24,7 +24,7 @@ impl Kubeconfig {
     /// The text of the file. The files that the options name stay where they are, so that a renewed token or certificate is used at once.
     ///
     /// # Errors
-    /// One of these files does not exist.
+    /// One of these files does not exist, or has no token.
     pub fn text(&self) -> io::Result<String> {
         let connection = &self.connection;
         let path = |path: &Path| path.canonicalize().map_err(|error| named(path, &error));
@@ -33,6 +33,10 @@ impl Kubeconfig {
         cluster.extend(absolute(&connection.ca_file)?.map(|file| ("certificate-authority", json!(file))));
         let mut user = Vec::new();
         match absolute(&connection.token_file)? {
+            // kubectl asks for a password if there is no token.
+            Some(file) if std::fs::read_to_string(&file)?.trim().is_empty() => {
+                return Err(io::Error::other(format!("the token file {} is empty", file.display())));
+            }
             Some(file) => user.push(("tokenFile", json!(file))),
             None => user.extend(config::client_token().map(|token| ("token", json!(token)))),
         }

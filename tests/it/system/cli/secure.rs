@@ -159,6 +159,10 @@ contexts:
     let files = ["--token-file", &token, "--ca-file", &authority, "--namespace", "shop"];
     assert_eq!(run(&files).ok(), expected);
     assert!(run(&[]).ok().contains("  user: {}\n"));
+    let empty = folder.path().join("empty");
+    std::fs::write(&empty, "\n").expect("a file");
+    let empty = run(&["--token-file", empty.to_str().expect("text")]).failed(1);
+    assert!(empty.contains("is empty"), "{empty}");
     let missing = run(&["--token-file", "/nowhere/token"]).failed(1);
     assert!(missing.contains("/nowhere/token"), "{missing}");
 }
