@@ -290,7 +290,9 @@ fn sooner(target: &str) -> String {
 fn recorded(step: &Step) -> Answer {
     let response = &step.response;
     let text = match (&response.frames, &response.body, &response.body_text) {
-        (Some(frames), _, _) => frames.iter().map(|frame| format!("{frame}\n")).collect(),
+        (Some(frames), _, _) => {
+            frames.iter().fold(String::new(), |text, frame| text + &frame.to_string() + "\n")
+        }
         (_, Some(body), _) => body.to_string(),
         (_, _, text) => text.clone().unwrap_or_default(),
     };

@@ -41,8 +41,8 @@ async fn a_change_of_a_former_object_is_a_conflict() {
     add(&service, "a", &json!({}), 2).await;
     refused(service.call("PUT", &path, &created).await, 409, "Conflict");
     let merge = [("content-type", "application/merge-patch+json")];
-    let patch = json!({ "metadata": { "resourceVersion": created["metadata"]["resourceVersion"] }, "n": 3 });
-    refused(service.call_with("PATCH", &path, &merge, &patch).await, 409, "Conflict");
+    let stale = json!({ "metadata": { "resourceVersion": created["metadata"]["resourceVersion"] }, "n": 3 });
+    refused(service.call_with("PATCH", &path, &merge, &stale).await, 409, "Conflict");
     let version = &created["metadata"]["resourceVersion"];
     let options = json!({ "preconditions": { "resourceVersion": version } });
     refused(service.call("DELETE", &path, &options).await, 409, "Conflict");
