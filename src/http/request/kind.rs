@@ -24,7 +24,7 @@ struct Said<'o> {
 /// The members of `metadata` whose types all clients expect.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[expect(dead_code, reason = "only the types are of interest")]
+#[expect(dead_code, reason = "of most members, only the types are of interest")]
 struct Metadata {
     name: String,
     namespace: Option<String>,
@@ -34,6 +34,13 @@ struct Metadata {
     owner_references: Option<Vec<Owner>>,
 }
 
+impl Metadata {
+    /// Whether a path can't name the object.
+    fn has_slash(&self) -> bool {
+        self.name.contains('/') || self.namespace.as_ref().is_some_and(|namespace| namespace.contains('/'))
+    }
+}
+
 /// A reference to an owner, which is an object.
 #[derive(Deserialize)]
 struct Owner {}
@@ -41,12 +48,16 @@ struct Owner {}
 /// Refuses an object that says to be of another kind than the resource has, or whose metadata clients can't read.
 pub(super) fn check_kind(resource: &Kubernetes, object: &Object) -> Result<(), Problem> {
     let Ok(said) = serde_json::from_str::<Said<'_>>(object.as_str()) else { return Ok(()) };
-    if let Some(Err(error)) = said.metadata.map(|metadata| serde_json::from_str::<Metadata>(metadata.get())) {
-        let why = error.to_string();
-        let why = why.split(" at line ").next().unwrap_or_default();
-        let detail = format!("clients of Kubernetes can't read the metadata of the object: {}", cut(why));
+    let metadata = said.metadata.map(|metadata| serde_json::from_str::<Metadata>(metadata.get()));
+    let why = match metadata {
+        Some(Err(error)) => error.to_string().split(" at line ").next().unwrap_or_default().to_owned(),
+        Some(Ok(metadata)) if metadata.has_slash() => "a name or a namespace has a slash".to_owned(),
+        _ => String::new(),
+    };
+    if !why.is_empty() {
+        let detail = format!("clients of Kubernetes can't read the metadata of the object: {}", cut(&why));
         return Err(Problem::new(Code::InvalidObject, detail)
-            .hint("name and namespace are strings, labels and annotations have strings")
+            .hint("name and namespace are strings without a slash, labels and annotations have strings")
             .with("pointer", "/metadata"));
     }
     let version = format!("{}/{}", resource.group, resource.version);

@@ -140,6 +140,7 @@ async fn metadata_that_clients_can_not_read_is_refused_in_every_call() {
     for metadata in [
         json!({ "name": 5, "namespace": "shop" }),
         json!({ "name": "a", "namespace": 7 }),
+        json!({ "name": "a/b", "namespace": "shop" }),
         json!({ "name": "a", "labels": { "x": 5 } }),
         json!({ "name": "a", "labels": "x" }),
         json!({ "name": "a", "annotations": ["x"] }),
