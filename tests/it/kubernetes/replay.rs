@@ -79,6 +79,11 @@ pub(super) async fn replay(steps: Vec<Step>, target: Target) -> Vec<Difference> 
         Replay { steps, target, symbols: Symbols::default(), open: Vec::new(), found: Vec::new() };
     let begun_before: Vec<usize> = watches.values().flatten().copied().collect();
     for index in 0..replay.steps.len() {
+        // The time of a watch must not run out while others are awaited.
+        if is_write(&replay.steps[index]) {
+            let name = replay.steps[index].name.clone();
+            replay.end(|other| !other.during.contains(&name)).await;
+        }
         for watch in watches.remove(&index).unwrap_or_default() {
             replay.begin(watch).await;
         }
@@ -91,8 +96,6 @@ pub(super) async fn replay(steps: Vec<Step>, target: Target) -> Vec<Difference> 
                 replay.begin(index).await;
             }
         } else if !begun_before.contains(&index) {
-            let name = step.name.clone();
-            replay.end(|other| !other.during.contains(&name)).await;
             replay.begin(index).await;
             replay.end(|other| other.during.is_empty()).await;
             replay.frames_of(index).await;
@@ -100,6 +103,11 @@ pub(super) async fn replay(steps: Vec<Step>, target: Target) -> Vec<Difference> 
     }
     replay.end(|_| true).await;
     replay.found
+}
+
+/// Whether a step changes objects.
+fn is_write(step: &Step) -> bool {
+    step.action.is_none() && step.method() != "GET"
 }
 
 /// The first of the steps that ran while a watch was open.
@@ -270,11 +278,11 @@ fn lines_after(watch: &Step, write: &Step) -> usize {
     frames.iter().filter(is_after).count()
 }
 
-/// Whether a watch without bookmarks and without several writes was open for longer than a second: that shows no more
-/// than a second does.
+/// Whether a watch without bookmarks and without writes was open for longer than a second: that shows no more than a second
+/// does.
 fn is_slower_than_needed(step: &Step) -> bool {
     let has_bookmarks = |frames: &Vec<Value>| frames.iter().any(|frame| frame["type"] == "BOOKMARK");
-    step.during.len() < 2 && step.response.frames.as_ref().is_some_and(|frames| !has_bookmarks(frames))
+    step.during.is_empty() && step.response.frames.as_ref().is_some_and(|frames| !has_bookmarks(frames))
 }
 
 fn sooner(target: &str) -> String {
