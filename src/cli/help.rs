@@ -10,7 +10,7 @@ use super::{Cli, arguments};
 const GROUPS: &[(&str, &[&str])] = &[
     (
         "Run and keep a server",
-        &["serve", "config", "token", "health", "check", "backup", "export", "import", "bench"],
+        &["serve", "config", "token", "kubeconfig", "health", "check", "backup", "export", "import", "bench"],
     ),
     ("Watch", &["status", "nodes", "queues", "top", "tail", "watch", "wait"]),
     (
