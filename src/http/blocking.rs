@@ -19,7 +19,7 @@ pub(super) static CHECKS: Computations = Computations::new(48, 36);
 pub(super) static RENDERINGS: Computations = Computations::new(16, 12);
 /// Compilations of schemas. A schema may take a second, and its regular expressions tens of megabytes.
 pub(super) static COMPILATIONS: Computations = Computations::new(2, 1);
-/// Patches of objects of the Kubernetes API. A large one may take a second.
+/// Patches to objects of the Kubernetes API. Applying a large one may take a second.
 pub(super) static PATCHES: Computations = Computations::new(2, 1);
 
 /// The permits of one kind of computation.

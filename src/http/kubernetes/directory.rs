@@ -77,7 +77,7 @@ pub(super) async fn all(state: &AppState) -> Result<Vec<Entry>, Problem> {
     Ok(entries)
 }
 
-/// The resources of this node, for another one, with the partitions that it owns.
+/// Sends another node the resources of this one, with the partitions that this one owns.
 pub(in crate::http) async fn of_node(call: ReadCall) -> Result<Response, Problem> {
     if !call.context.is_from_node() {
         return Err(Problem::new(Code::NotFound, "only nodes ask each other for this"));

@@ -157,7 +157,7 @@ fn group_of(name: &str, versions: &BTreeMap<String, Vec<Entry>>) -> Value {
     json!({ "name": name, "versions": versions, "preferredVersion": versions.first() })
 }
 
-/// The versions as Kubernetes orders them: stable ones before those in beta or alpha, and larger numbers first.
+/// The versions in the order of Kubernetes: stable ones before beta before alpha, and larger numbers first.
 fn best_first(versions: &BTreeMap<String, Vec<Entry>>) -> Vec<(&String, &Vec<Entry>)> {
     let rank = |name: &str| {
         let (number, rest) = name.strip_prefix('v').map_or(("", name), |rest| {

@@ -19,7 +19,7 @@ use super::{Node, PARTITIONS};
 const PATH: &str = "/v1/nodes/kubernetes";
 /// How long the answers of the other nodes are used.
 pub(in crate::http) const AGE_MAX: Duration = Duration::from_secs(2);
-/// How long they are used although they lack the resource of a request.
+/// How long those answers are used for a resource that none of them has.
 pub(in crate::http) const AGE_MAX_OF_MISS: Duration = Duration::from_millis(200);
 /// How long another node may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(1);

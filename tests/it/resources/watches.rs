@@ -4,9 +4,22 @@ use std::time::Duration;
 
 use deltaq_types::duration::DurationText;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use super::{ALL, Events, SHOP, add, create_prices, delete, refused, settings, shop};
 use crate::harness::Service;
+
+/// The shop with a journal, in which former objects can be looked up.
+async fn stored_shop(folder: &TempDir) -> Service {
+    let service = Service::with(|settings| {
+        settings.kubernetes.enabled = true;
+        settings.storage.in_memory = false;
+        folder.path().clone_into(&mut settings.storage.data_dir);
+    })
+    .await;
+    create_prices(&service).await;
+    service
+}
 
 #[tokio::test]
 async fn a_version_that_can_not_go_on_ends_the_watch_with_an_error_of_code_410() {
@@ -63,13 +76,7 @@ async fn an_object_enters_and_leaves_the_labels_of_a_watch() {
 #[tokio::test]
 async fn a_watch_with_labels_goes_on_where_it_was() {
     let folder = tempfile::tempdir().expect("a folder");
-    let service = Service::with(|settings| {
-        settings.kubernetes.enabled = true;
-        settings.storage.in_memory = false;
-        settings.storage.data_dir = folder.path().to_owned();
-    })
-    .await;
-    create_prices(&service).await;
+    let service = stored_shop(&folder).await;
     let (on, off) = (json!({ "on": "yes" }), json!({ "on": "no" }));
     for (name, labels) in
         [("enters", &off), ("leaves", &on), ("stays", &on), ("deleted", &on), ("never", &off), ("later", &on)]
@@ -180,13 +187,7 @@ async fn a_resource_that_has_changed_is_read_anew() {
 #[tokio::test]
 async fn an_object_that_comes_back_without_the_labels_has_left_the_watch() {
     let folder = tempfile::tempdir().expect("a folder");
-    let service = Service::with(|settings| {
-        settings.kubernetes.enabled = true;
-        settings.storage.in_memory = false;
-        settings.storage.data_dir = folder.path().to_owned();
-    })
-    .await;
-    create_prices(&service).await;
+    let service = stored_shop(&folder).await;
     let version = add(&service, "a", &json!({ "on": "yes" }), 1).await;
     delete(&service, "a").await;
     add(&service, "a", &json!({ "on": "no" }), 2).await;

@@ -54,7 +54,7 @@ struct Passed {
 /// What a [`Passages`] says of a key as of an event.
 #[derive(Debug, Default)]
 struct Past {
-    /// The event with which the key entered, if the view has it; 0 if that was before the first event.
+    /// The event with which the key entered the view; 0 if it entered before the first event, `None` if the view lacks it.
     entered: Option<Rv>,
     /// The tombstone of a key that the view lacks, and the event with which the key left.
     gone: Option<(Rv, Tombstone)>,

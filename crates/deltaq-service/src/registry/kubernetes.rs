@@ -16,7 +16,7 @@ use crate::{Error, Name};
 pub(super) struct Resources {
     /// The setting of each queue, and whether its objects are in namespaces.
     by_name: BTreeMap<Name, (Arc<Kubernetes>, bool)>,
-    /// The queues of each resource, by its full name. Queues of an older store and of several nodes may have the same.
+    /// The queues of each resource, by the full name of the resource. Several queues may be one resource in an older store, or on several nodes.
     by_resource: BTreeMap<String, BTreeSet<Name>>,
 }
 

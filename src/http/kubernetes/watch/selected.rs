@@ -92,7 +92,7 @@ impl Selected {
         self.objects.len() * OBJECT_BYTES
     }
 
-    /// The events of a page of rows. `is_last` ends the changes that came before the watch went on.
+    /// The events for a page of rows. `is_last` says that the client has caught up with this page.
     pub(super) async fn note<'r>(
         &'r mut self,
         resource: &Resource,

@@ -82,7 +82,7 @@ fn a_reader_that_lags_is_not_told_of_a_key_that_came_and_went() {
     let (fixture, [entered, ..]) = twice();
     let first = rows(&fixture, Position::after(Rv::new(entered.get() - 2)), 0);
     assert_eq!((first.rows.len(), first.is_last), (0, false));
-    // The reader has passed the event with which the key entered, and did not get it.
+    // The reader is past the event with which the key entered, but never got it.
     let position = Position { lag: first.lag, ..Position::after(entered) };
     assert_eq!(deletions(&rows(&fixture, position, 100)), []);
 }

@@ -141,7 +141,7 @@ impl Setup {
     }
 }
 
-/// Number of settings of the resource of Kubernetes.
+/// Number of different settings `kubernetes` that scripts choose from.
 pub(super) const KUBERNETES: u8 = 3;
 
 fn kubernetes(number: u8) -> Option<Arc<Kubernetes>> {
