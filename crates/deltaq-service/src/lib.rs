@@ -37,7 +37,7 @@ mod watch;
 
 pub use self::author::{author, on_behalf_of};
 pub use self::calls::commands::DryRun;
-pub use self::calls::history::{FormerObjects, History, PastEvent};
+pub use self::calls::history::{FormerObject, FormerObjects, History, PastEvent};
 pub use self::calls::indexes::{IndexValue, Lookup};
 pub use self::calls::listed::ListedObject;
 pub use self::calls::lists::{ItemFilter, ItemPosition, ListPage, ListedState, PageLimit, ViewFilter};

@@ -203,6 +203,40 @@ async fn an_object_that_comes_back_without_the_labels_has_left_the_watch() {
         newest["metadata"]["resourceVersion"].as_str().expect("a version").parse().expect("a number");
     let path = format!("{SHOP}?watch=1&labelSelector=on%3Dyes&resourceVersion={}", before - 2);
     let mut events = Events::open(&service, &path).await;
+    let entered = events.next().await.expect("an event");
+    let version = &entered["object"]["metadata"]["resourceVersion"];
+    assert_eq!((&entered["type"], version), (&json!("ADDED"), &json!((before - 1).to_string())));
+    assert_eq!(entered["object"]["metadata"]["labels"], json!({ "on": "yes" }));
+    assert_eq!(events.seen().await, "DELETED a");
+}
+
+#[tokio::test]
+async fn an_object_that_has_entered_the_labels_and_changed_since_is_added() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let service = stored_shop(&folder).await;
+    let version = add(&service, "a", &json!({ "on": "no" }), 1).await;
+    for n in [2, 3] {
+        add(&service, "a", &json!({ "on": "yes" }), n).await;
+    }
+    let path = format!("{SHOP}?watch=1&labelSelector=on%3Dyes&resourceVersion={version}");
+    let mut events = Events::open(&service, &path).await;
+    assert_eq!(events.seen().await, "ADDED a");
+}
+
+#[tokio::test]
+async fn the_versions_of_a_watch_with_labels_do_not_go_back() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let service = stored_shop(&folder).await;
+    let version = add(&service, "a", &json!({ "on": "no" }), 1).await;
+    add(&service, "a", &json!({ "on": "yes" }), 2).await;
+    let other = add(&service, "b", &json!({ "on": "yes" }), 3).await;
+    add(&service, "a", &json!({ "on": "no" }), 4).await;
+    let path = format!("{SHOP}?watch=1&labelSelector=on%3Dyes&resourceVersion={version}");
+    let mut events = Events::open(&service, &path).await;
+    assert_eq!(events.seen().await, "ADDED b");
+    let entered = events.next().await.expect("an event");
+    let version = &entered["object"]["metadata"]["resourceVersion"];
+    assert_eq!((&entered["type"], version), (&json!("ADDED"), &json!(other.to_string())));
     assert_eq!(events.seen().await, "DELETED a");
 }
 

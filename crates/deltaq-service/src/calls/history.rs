@@ -93,9 +93,20 @@ impl Handle {
 #[derive(Debug, Default)]
 pub struct FormerObjects {
     /// The newest former object of each key that was wanted.
-    pub wanted: HashMap<Key, Object>,
+    pub wanted: HashMap<Key, FormerObject>,
     /// The keys of which the journal does not have enough.
     pub unknown: HashSet<Key>,
+}
+
+/// A former object of a key.
+#[derive(Clone, Debug)]
+pub struct FormerObject {
+    /// The object.
+    pub object: Object,
+    /// The event that gave the key this object.
+    pub rv: Rv,
+    /// Whether the key had a wanted object at the event from which it was searched. `false` if the journal does not reach back so far.
+    pub was_wanted: bool,
 }
 
 impl Handle {
@@ -132,12 +143,13 @@ impl Handle {
             let Some(below) = below else { break };
             from = Rv::new(below.get().saturating_sub(1));
         }
+        former.unknown.retain(|key| !former.wanted.contains_key(key));
         Ok(former)
     }
 }
 
 impl FormerObjects {
-    /// Searches rows, newest first. `present` has the versions of the present objects.
+    /// Searches rows, newest first. `present` has the versions of the present objects. A key is unknown until its state at `since` is found.
     fn search(
         mut self,
         rows: &[JournalRow],
@@ -151,20 +163,24 @@ impl FormerObjects {
                 continue;
             }
             let PastEvents { events, lost } = decoder.past_events(row)?;
-            for event in events.into_iter().rev() {
-                let EventKind::Appended(Appended { key, delta, object, .. }) = event.kind else { continue };
-                let is_past = present.get(&key).is_some_and(|present| event.rv < *present);
-                let is_lost = lost.iter().any(|lost| lost.rv == event.rv);
+            for Event { rv, kind, .. } in events.into_iter().rev() {
+                let EventKind::Appended(Appended { key, delta, object, .. }) = kind else { continue };
+                let is_past = present.get(&key).is_some_and(|present| rv < *present);
+                let is_lost = lost.iter().any(|lost| lost.rv == rv);
                 if !is_past || is_lost || !self.unknown.contains(&key) {
                     continue;
                 }
                 let is_wanted = delta != DeltaKind::Deleted && wants(&object);
-                // The state at `since` is the oldest one that counts.
-                if is_wanted || event.rv <= since {
+                if rv <= since {
                     self.unknown.remove(&key);
                 }
-                if is_wanted {
-                    self.wanted.insert(key, object);
+                match self.wanted.get_mut(&key) {
+                    Some(newer) => newer.was_wanted = is_wanted && rv <= since,
+                    None if is_wanted => {
+                        let was_wanted = rv <= since;
+                        self.wanted.insert(key, FormerObject { object, rv, was_wanted });
+                    }
+                    None => {}
                 }
             }
         }

@@ -1,4 +1,7 @@
 //! The objects that a watch has selected by their labels: an object that leaves the selection is an event DELETED, one that enters it is ADDED.
+//!
+//! A watch that goes on from a version has one row for all changes of a key since. A client that has listed in pages may have an object
+//! that is newer than that version. An object that was selected only in between is therefore ADDED before it is DELETED.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,7 +11,7 @@ use deltaq_engine::id::Rv;
 use deltaq_engine::key::Key;
 use deltaq_engine::object::Object;
 use deltaq_engine::view::View;
-use deltaq_service::{FormerObjects, KeyFilter, PageLimit};
+use deltaq_service::{FormerObject, FormerObjects, KeyFilter, PageLimit};
 
 use super::super::options::Selectors;
 use super::super::resource::Resource;
@@ -50,6 +53,8 @@ pub(super) struct Selected {
     objects: HashMap<Key, Object>,
     /// The former objects of the present page, which its events show.
     left: Vec<Object>,
+    /// The version of the last row.
+    reached: Rv,
     /// While the watch goes on from a version: that version. The former states of keys that have changed since must be looked up.
     resumes: Option<Rv>,
     /// Keys that were there at that version, have left since, and may have come back as new ones.
@@ -84,7 +89,7 @@ impl Selected {
             Some(since) => resource.handle.left_since(resource.view(), since).await?,
             None => HashSet::new(),
         };
-        Ok(Self { objects, left: Vec::new(), resumes: after, returned })
+        Ok(Self { objects, left: Vec::new(), reached: after.unwrap_or(Rv::ZERO), resumes: after, returned })
     }
 
     /// Approximate size of the selection, in bytes.
@@ -102,36 +107,51 @@ impl Selected {
     ) -> Result<Vec<Seen<'r>>, Refused> {
         self.left.clear();
         let mut former = self.look_up(resource, selectors, rows).await?;
-        let mut kinds = Vec::with_capacity(rows.len());
+        let mut changes = Vec::with_capacity(rows.len());
         for row in rows {
-            let before = self.objects.remove(&row.key).or_else(|| former.remove(&row.key));
+            let before = match self.objects.remove(&row.key) {
+                Some(object) => Before::Shown(object),
+                None => former.remove(&row.key).map_or(Before::Unselected, Before::from),
+            };
             let after = row.object.as_ref().filter(|_| row.kind != RowKind::Deleted);
             let after = after.filter(|object| selectors.include_object(object.as_str()));
             if let Some(object) = after {
                 self.objects.insert(row.key.clone(), object.clone());
             }
-            let kind = match (&before, after) {
-                (None, None) => None,
-                (None, Some(_)) => Some("ADDED"),
-                (Some(_), Some(_)) => Some("MODIFIED"),
-                (Some(_), None) => Some("DELETED"),
-            };
+            let reached = self.reached;
+            self.reached = row.rv;
             // An object that leaves the selection is shown as it was in it.
-            let left = before.filter(|_| kind == Some("DELETED"));
-            kinds.push((kind, left.is_some()));
+            let (change, left) = match (before, after) {
+                (Before::Unselected, None) => continue,
+                (Before::Unselected | Before::Between(..), Some(_)) => (Change::Entered, None),
+                (Before::Shown(_), Some(_)) => (Change::Stayed, None),
+                (Before::Shown(object), None) => (Change::Left, Some(object)),
+                // The versions of a watch do not go back, so that a client can go on from each of them.
+                (Before::Between(object, rv), None) => (Change::Passed(rv.max(reached)), Some(object)),
+            };
+            changes.push((*row, change));
             self.left.extend(left);
         }
         if is_last {
             self.resumes = None;
             self.returned = HashSet::new();
         }
-        let mut left = self.left.iter();
-        let seen = rows.iter().zip(kinds).filter_map(|(row, (kind, has_left))| {
+        let mut left = self.left.iter().map(Object::as_str);
+        let mut seen = Vec::with_capacity(changes.len());
+        for (row, change) in changes {
             let shown = Seen::of(row);
-            let object = if has_left { left.next().map(Object::as_str) } else { shown.object };
-            Some(Seen { kind: kind?, object, ..shown })
-        });
-        Ok(seen.collect())
+            match change {
+                Change::Entered => seen.push(Seen { kind: "ADDED", ..shown }),
+                Change::Stayed => seen.push(Seen { kind: "MODIFIED", ..shown }),
+                Change::Left => seen.push(Seen { kind: "DELETED", object: left.next(), ..shown }),
+                Change::Passed(version) => {
+                    let shown = Seen { object: left.next(), ..shown };
+                    seen.push(Seen { kind: "ADDED", version, ..shown });
+                    seen.push(Seen { kind: "DELETED", ..shown });
+                }
+            }
+        }
+        Ok(seen)
     }
 
     /// The objects that the client has of the keys of rows, as far as they must be looked up.
@@ -140,7 +160,7 @@ impl Selected {
         resource: &Resource,
         selectors: &Selectors,
         rows: &[&Row],
-    ) -> Result<HashMap<Key, Object>, Refused> {
+    ) -> Result<HashMap<Key, FormerObject>, Refused> {
         let Some(since) = self.resumes else { return Ok(HashMap::new()) };
         let is_unknown = |row: &&&Row| {
             let was_there = row.kind != RowKind::Added || self.returned.contains(&row.key);
@@ -167,4 +187,35 @@ impl Selected {
         }
         Ok(former.wanted)
     }
+}
+
+/// What the client may have of a key before a row.
+enum Before {
+    /// No object.
+    Unselected,
+    /// An object that it was shown.
+    Shown(Object),
+    /// An object that was selected only after the version from which the watch goes on, and its version.
+    Between(Object, Rv),
+}
+
+impl From<FormerObject> for Before {
+    fn from(former: FormerObject) -> Self {
+        if former.was_wanted {
+            return Self::Shown(former.object);
+        }
+        Self::Between(former.object, former.rv)
+    }
+}
+
+/// What a row does to the selection.
+enum Change {
+    /// The object is new in it.
+    Entered,
+    /// The object was in it and still is.
+    Stayed,
+    /// The object is no longer in it.
+    Left,
+    /// The object entered it, with this version, and has left it.
+    Passed(Rv),
 }
