@@ -20,7 +20,7 @@ use crate::config::{self, Flags, Settings};
 #[derive(Debug, Clone, Args)]
 pub struct Health {
     /// Address of the server, such as http://127.0.0.1:7070; without a scheme it is http [default: from the
-    /// settings].
+    /// server's settings; the variable DELTAQ_URL is not read].
     #[arg(long)]
     pub url: Option<String>,
     /// Settings file of the server.

@@ -72,6 +72,9 @@ pub(super) fn panicked(context: &RequestContext) -> Response {
 pub(super) fn not_found(path: &str, nearest: Option<String>) -> Problem {
     let instead = match (path, nearest) {
         ("/metrics", _) => "the metrics have a listener of their own, server.metrics_listen".to_owned(),
+        (path, _) if path == "/apis" || path.starts_with("/apis/") => {
+            "the setting kubernetes.enabled of the server switches the Kubernetes API on".to_owned()
+        }
         // The path belongs to the API, but this is the listener of the metrics.
         (path, Some(nearest)) if path == nearest => {
             "the API has a listener of its own, server.listen".to_owned()

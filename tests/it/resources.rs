@@ -108,6 +108,8 @@ async fn nothing_is_served_unless_it_is_switched_on() {
     for path in ["/apis", "/version", ALL, "/openapi/v3", "/v1/nodes/kubernetes"] {
         service.get(path).await.problem("not-found");
     }
+    let problem = service.get(ALL).await.problem("not-found");
+    assert!(problem["hint"].as_str().is_some_and(|hint| hint.contains("kubernetes.enabled")), "{problem}");
 }
 
 #[tokio::test]

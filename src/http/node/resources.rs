@@ -96,19 +96,34 @@ impl Resources {
         }
         let mut covered = partitions.owned();
         let mut entries = Vec::new();
+        let mut silent = Vec::new();
         let answers = partitions.peers().into_iter().map(|peer| async move {
-            tokio::time::timeout(ANSWER_MAX, ask(node, &peer)).await.ok().flatten()
+            let answer = tokio::time::timeout(ANSWER_MAX, ask(node, &peer)).await;
+            (peer, answer.ok().flatten())
         });
-        for (found, partitions) in futures_util::future::join_all(answers).await.into_iter().flatten() {
+        for (peer, answer) in futures_util::future::join_all(answers).await {
+            let Some((found, partitions)) = answer else {
+                silent.push(peer.name.clone());
+                continue;
+            };
             entries.extend(found);
             covered.extend(partitions);
         }
         covered.sort_unstable();
         covered.dedup();
         let is_complete = covered.len() == partitions.count();
+        let former = self.known.lock().clone();
+        let was_complete = former.asked.is_none() || former.is_complete;
+        if was_complete && !is_complete {
+            tracing::warn!(
+                nodes = silent.join(", "),
+                "the Kubernetes API lacks resources: other nodes don't say what they have; a resource that they had is still served"
+            );
+        } else if !was_complete && is_complete {
+            tracing::info!("the Kubernetes API has the resources of all nodes again");
+        }
         if !is_complete {
             // A resource does not vanish because its node can't be asked.
-            let former = self.known.lock().clone();
             let is_new = |former: &&Entry| entries.iter().all(|entry| entry.queue != former.queue);
             let kept: Vec<Entry> = former.entries.iter().filter(is_new).cloned().collect();
             entries.extend(kept);
