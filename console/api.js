@@ -60,11 +60,12 @@ async function fromNetwork(reading, signal) {
   }
 }
 
-async function request(method, path, { query, body, accept, match, signal } = {}) {
+async function request(method, path, { query, body, accept, match, isNew, signal } = {}) {
   const headers = { accept: accept ?? "application/json" };
   if (token !== null) headers.authorization = `Bearer ${token}`;
   const sent = typeof body === "string" ? body : body && JSON.stringify(body);
   if (match) headers["if-match"] = match;
+  if (isNew) headers["if-none-match"] = "*";
   if (sent) headers["content-type"] = "application/json";
   const response = await fromNetwork(fetch(urlOf(path, query), { method, headers, body: sent, signal, cache: "no-store", credentials: "same-origin" }), signal);
   observe(response.headers.get("date"));
@@ -94,7 +95,7 @@ async function problemOf(response) {
 
 /**
  * A call with a JSON reply. `raw` names members that stay text; without it the reply is parsed by the browser. `body` is sent
- * as JSON; `match` is the ETag that the changed document must have.
+ * as JSON; `match` is the ETag that the changed document must have, and `isNew` says that there must be none.
  */
 export async function call(method, path, { raw, signal, patience = PATIENCE, ...options } = {}) {
   const limit = AbortSignal.timeout(patience);
@@ -164,20 +165,23 @@ export async function stream(path, { onLines, onOpen, silence, signal, ...option
   }
 }
 
-let caller;
+let info;
 /** Forgets the grants, which may have changed. */
-export function forgetCaller() { caller = undefined; }
+export function forgetCaller() { info = undefined; }
 
-/** The token and its grants; null on a server without tokens. */
-export async function whoami() {
-  caller ??= get("v1/info").then((info) => info.caller ?? null);
+/** What the server says of itself and of the token; read once on each page. */
+export async function serverInfo() {
+  info ??= get("v1/info");
   try {
-    return await caller;
+    return await info;
   } catch (error) {
-    caller = undefined;
+    info = undefined;
     throw error;
   }
 }
+
+/** The token and its grants; null on a server without tokens. */
+export const whoami = async () => (await serverInfo()).caller ?? null;
 
 function matches(pattern, name) {
   const parts = pattern.split("*").map((part) => part.replace(/[.\\+?^${}()|[\]]/g, "\\$&"));

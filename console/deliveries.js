@@ -3,7 +3,7 @@
 import { get, may, post, postOnce, queuePath } from "./api.js";
 import { confirm } from "./dialogs.js";
 import { ago, announce, count, counted, foreign, h, seen, setText, show } from "./dom.js";
-import { copyButton, number } from "./table.js";
+import { cell, copyButton, number, plainTable } from "./table.js";
 
 const SHOWN = 100;
 
@@ -41,12 +41,11 @@ export function deliveriesSection({ queue, who, deliveries, refresh, problem, si
   });
   const row = (delivery) => h("tr", null,
     h("th", { scope: "row" }, ago(delivery.received_at)),
-    h("td", { "data-label": "Reason" }, delivery.reason),
+    cell("Reason", delivery.reason),
     h("td", { class: "long", "data-label": "Detail" }, foreign(delivery.detail)),
     number({ "data-label": "Bytes" }, count(delivery.bytes)),
-    h("td", { "data-label": "Show" }, copyButton(`deltaq hook show ${queue} ${delivery.number}`, "Copy command")));
-  const head = ["Received", "Reason", "Detail", "Bytes", "Show"].map((title) => h("th", { scope: "col", class: title === "Bytes" ? "number" : null }, title));
+    cell("Show", copyButton(`deltaq hook show ${queue} ${delivery.number}`, "Copy command")));
   return [h("h2", null, "Kept deliveries"), h("p", null, `${counted(deliveries.length, "delivery", "deliveries")} of the hook could not be applied.`),
     h("div", { class: "actions" }, redeliver, discard),
-    h("div", { class: "scroll" }, h("table", null, h("caption", { class: "unseen" }, "Kept deliveries"), h("thead", null, h("tr", null, head)), h("tbody", null, deliveries.slice(0, SHOWN).map(row))))];
+    plainTable("Kept deliveries", [["Received"], ["Reason"], ["Detail"], ["Bytes", true], ["Show"]], deliveries.slice(0, SHOWN).map(row))];
 }

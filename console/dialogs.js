@@ -25,7 +25,7 @@ export function closeDialogs() {
  * Asks before something is done. `expected` is what must be typed first. `act` does it and may fail; the dialog then shows
  * why and stays. Resolves to the result of `act`, or to undefined if the user does not go on.
  */
-export function confirm({ title, text, action, expected = null, act }) {
+export function confirm({ title, text, action, expected = null, isWide = false, act }) {
   return new Promise((resolve) => {
     let result;
     const why = h("p", { class: "error", role: "alert" });
@@ -55,6 +55,7 @@ export function confirm({ title, text, action, expected = null, act }) {
     why,
     h("p", { class: "actions" }, h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"), go));
     const dialog = open(title, form, () => resolve(result));
+    dialog.classList.toggle("wide", isWide);
     (typed ?? go).focus();
   });
 }
@@ -92,14 +93,20 @@ export function askForToken(why, given, forget = null) {
 }
 
 const SHORTCUTS = [
-  ["/", "find"],
+  ["/", "find on this page"],
+  ["f", "find everywhere"],
   ["j, k", "next row, previous row"],
   ["Enter", "open the row"],
   ["g q", "all queues"],
+  ["g s", "sources"],
+  ["g w", "workers"],
+  ["g n", "nodes"],
+  ["g a", "activity"],
   ["g o", "the queue"],
   ["g k", "its keys"],
   ["g p", "its parked keys"],
   ["g g", "its groups"],
+  ["g e", "its settings"],
   ["g t", "its changes"],
   ["p", "pause what is live, or go on"],
   ["r", "read again"],

@@ -93,7 +93,7 @@ export const compact = (number) => (number < 10_000 ? count(number) : short.form
 /** A count with its noun. */
 export const counted = (number, noun, nouns = `${noun}s`) => `${count(number)} ${number === 1 ? noun : nouns}`;
 
-/** A number of events per second. */
+/** A number of changes per second. */
 export function rate(perSecond) {
   if (perSecond === null || perSecond === undefined) return "–";
   if (perSecond === 0) return "0";

@@ -2,9 +2,9 @@
 
 import { get, may, post, queuePath, whoami } from "./api.js";
 import { announce, count, counted, foreign, h, seen, setText, show, span } from "./dom.js";
-import { poll } from "./live.js";
-import { toQueue } from "./routes.js";
-import { failure, loading, stale, state } from "./states.js";
+import { listPage, readOnlyNote } from "./page.js";
+import { toSettings } from "./routes.js";
+import { state } from "./states.js";
 import { number, table, textCell } from "./table.js";
 
 const EVERY = 2000;
@@ -46,14 +46,11 @@ function createRow(act, isPermitted) {
 }
 
 export function groupsView({ queue, query, body, signal, reload, setQuery }) {
-  show(body, loading("Reading the groups"));
   let isPermitted = false;
-  let isShown = false;
   let sort = SORTS.includes(query.sort) ? query.sort : "wait";
-  const strip = h("div");
   const problem = h("p", { class: "error", role: "alert" });
   const found = h("p", { class: "sentence" });
-  const readOnly = h("p", { class: "note", hidden: true });
+  const readOnly = h("div");
   const rows = table({
     caption: "Groups", columns: COLUMNS, keyOf: (group) => group.name ?? "",
     create: createRow(act, () => isPermitted),
@@ -76,29 +73,21 @@ export function groupsView({ queue, query, body, signal, reload, setQuery }) {
     }
   }
 
-  async function read() {
-    const [now, who] = await Promise.all([get(queuePath(queue, "groups"), { query: { sort }, signal }), whoami()]);
-    isPermitted = may(who, "admin", queue);
-    readOnly.hidden = isPermitted;
-    if (!isPermitted) show(readOnly, "Read only: the token ", foreign(who.name), " has no grant of admin on this queue.");
-    show(strip);
-    if (now.count === 0) {
-      isShown = false;
-      show(body, state("empty", "The queue has no groups", "With the setting groups, tenants of a queue take turns.", h("a", { class: "button", href: toQueue(queue) }, "Overview")));
-      return;
-    }
-    if (!isShown) show(body, strip, found, readOnly, problem, h("div", { class: "scroll" }, rows.element));
-    isShown = true;
-    const all = counted(now.count, "group");
-    setText(found, now.count > now.groups.length ? `${all}; the first ${count(now.groups.length)}:` : all);
-    rows.mark(sort, true);
-    rows.update(now.groups);
-  }
-  const refresh = poll(read, {
-    every: EVERY, signal,
-    onFailure: (error, goesOn) => {
-      if (goesOn && isShown) show(strip, stale(error));
-      else show(body, failure(error, reload));
+  const refresh = listPage({ body, signal, reload }, {
+    every: EVERY, what: "the groups", content: [found, readOnly, problem, h("div", { class: "scroll" }, rows.element)],
+    read: async () => {
+      const [now, who] = await Promise.all([get(queuePath(queue, "groups"), { query: { sort }, signal }), whoami()]);
+      return { now, who };
+    },
+    update: ({ now, who }) => {
+      isPermitted = may(who, "admin", queue);
+      show(readOnly, readOnlyNote(who, queue, ["admin"]));
+      if (now.count === 0) return state("empty", "The queue has no groups", "With the setting groups, tenants of a queue take turns.", h("a", { class: "button", href: toSettings(queue) }, "Settings"));
+      const all = counted(now.count, "group");
+      setText(found, now.count > now.groups.length ? `${all}; the first ${count(now.groups.length)}:` : all);
+      rows.mark(sort, true);
+      rows.update(now.groups);
+      return null;
     },
   });
 }

@@ -1,7 +1,7 @@
 // Keyboard shortcuts. They never act while a user types, in a dialog, or with Ctrl, Alt or Meta.
 
 import { showHelp, usesKeys } from "./dialogs.js";
-import { toGroups, toKeys, toParked, toQueue, toQueues, toTail } from "./routes.js";
+import { toGroups, toKeys, toPage, toParked, toQueue, toQueues, toSettings, toTail } from "./routes.js";
 
 const PREFIX_MS = 1500;
 
@@ -22,7 +22,7 @@ export function listen({ placeNow, toggleLive, reload }) {
   let goUntil = 0;
   const go = (key) => {
     const queue = placeNow()?.queue;
-    const targets = { q: () => toQueues(), ...(queue === undefined ? {} : { o: () => toQueue(queue), k: () => toKeys(queue), p: () => toParked(queue), g: () => toGroups(queue), t: () => toTail(queue) }) };
+    const targets = { q: () => toQueues(), s: () => toPage("sources"), w: () => toPage("workers"), n: () => toPage("nodes"), a: () => toPage("activity"), ...(queue === undefined ? {} : { o: () => toQueue(queue), k: () => toKeys(queue), p: () => toParked(queue), g: () => toGroups(queue), e: () => toSettings(queue), t: () => toTail(queue) }) };
     if (targets[key]) location.hash = targets[key]();
   };
   document.addEventListener("keydown", (event) => {
@@ -37,9 +37,11 @@ export function listen({ placeNow, toggleLive, reload }) {
       go(event.key);
       return;
     }
-    const find = document.querySelector("main [data-find]");
+    const focus = (field) => () => { field.select(); field.focus(); };
+    const everywhere = document.getElementById("find");
     const actions = {
-      ...(find && { "/": () => { find.select(); find.focus(); } }),
+      "/": focus(document.querySelector("main [data-find]") ?? everywhere),
+      f: focus(everywhere),
       j: () => move(1),
       k: () => move(-1),
       g: () => { goUntil = performance.now() + PREFIX_MS; },

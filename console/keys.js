@@ -1,9 +1,10 @@
 // The keys of a queue: find one by its start, state, source or index.
 
-import { get, queuePath } from "./api.js";
+import { get, may, queuePath, whoami } from "./api.js";
+import { bulkBar } from "./bulk.js";
 import { now } from "./clock.js";
-import { announce, count, counted, foreign, h, setText, show, time } from "./dom.js";
-import { toKey, toParked } from "./routes.js";
+import { announce, count, counted, foreign, h, show, time } from "./dom.js";
+import { toKey, toPage, toParked } from "./routes.js";
 import { backoff, isPassing, reporter } from "./live.js";
 import { failure, loading, stale, state } from "./states.js";
 import { number } from "./table.js";
@@ -26,7 +27,7 @@ function pageOf(queue, query, next) {
   const common = { prefix: query.find, source: query.source || null, limit: PAGE, continue: next };
   if (query.index && query.value) return [queuePath(queue, "known"), { ...common, index: query.index, value: query.value, wait: "10s", fields: OBJECT_FIELDS }];
   if (isView(query.state)) return [queuePath(queue, query.state), { ...common, fields: OBJECT_FIELDS }];
-  return [queuePath(queue, "items"), { ...common, state: query.state === "pending" ? null : query.state, error: query.error, fields: ITEM_FIELDS }];
+  return [queuePath(queue, "items"), { ...common, state: query.state === "pending" ? null : query.state, error: query.error, worker: query.worker, fields: ITEM_FIELDS }];
 }
 
 const link = (queue, key) => h("th", { scope: "row" }, h("a", { class: "row", href: toKey(queue, key) }, foreign(key, "key")));
@@ -80,7 +81,7 @@ export async function keysView({ queue, body, query, signal, setQuery }) {
   };
   const find = h("input", { type: "search", "data-find": true, placeholder: "Start of the key", "aria-label": "Start of the key", value: present.find ?? "", spellcheck: "false", oninput: () => { change({ find: find.value || null }); goTo.disabled = find.value === ""; } });
   const source = h("input", { type: "search", placeholder: "Source", "aria-label": "Source", value: present.source ?? "", oninput: () => change({ source: source.value || null }) });
-  const states = h("select", { "aria-label": "State", onchange: () => change({ state: states.value, error: null, index: null, value: null }, true) }, STATES.map(([value, text]) => h("option", { value }, text)));
+  const states = h("select", { "aria-label": "State", onchange: () => change({ state: states.value, error: null, worker: null, index: null, value: null }, true) }, STATES.map(([value, text]) => h("option", { value }, text)));
   states.value = present.state;
   const index = h("select", { "aria-label": "Index", onchange: () => change({ index: index.value || null, value: index.value ? value.value || null : null, state: "known" }, true) }, h("option", { value: "" }, "No index"));
   const value = h("input", { type: "search", placeholder: "Value", "aria-label": "Value of the index", value: present.value ?? "", oninput: () => change({ value: value.value || null }) });
@@ -93,7 +94,8 @@ export async function keysView({ queue, body, query, signal, setQuery }) {
     if (find.value !== "" && ![source, value].includes(document.activeElement)) location.hash = toKey(queue, find.value);
   } }, find, states, source, byIndex, goTo);
   const errorNote = h("p", { class: "note", hidden: true });
-  show(body, form, errorNote, strip, h("div", { class: "snapshot" }, found, again), list, h("p", null, more));
+  const bulk = h("div");
+  show(body, form, errorNote, strip, h("div", { class: "snapshot" }, found, again), bulk, list, h("p", null, more));
 
   get(queuePath(queue, "indexes"), { signal }).then(({ items }) => {
     byIndex.hidden = items.length === 0;
@@ -104,6 +106,7 @@ export async function keysView({ queue, body, query, signal, setQuery }) {
   let rows = null;
   let total = 0;
   let failures = 0;
+  let isPermitted = false;
   let readAt = null;
 
   async function readPage(from, isFirst) {
@@ -142,7 +145,7 @@ export async function keysView({ queue, body, query, signal, setQuery }) {
 
   /** The empty list: nothing is there, or nothing matches. */
   function nothing() {
-    const hasFilter = present.find || present.source || typeof present.error === "string" || present.value;
+    const hasFilter = present.find || present.source || present.worker || typeof present.error === "string" || present.value;
     if (!hasFilter && present.state === "pending") return state("empty", "Nothing waits", "Every change is acknowledged.", h("button", { type: "button", onclick: () => change({ state: "latest" }, true) }, "Show all objects"));
     if (present.find) return state("empty", "No key matches", ["Perhaps it is acknowledged already. ", h("a", { href: toKey(queue, present.find) }, "Explain ", foreign(present.find, "key"))]);
     return state("empty", "No key matches", "No key has this state and these properties now.");
@@ -171,14 +174,21 @@ export async function keysView({ queue, body, query, signal, setQuery }) {
   }
 
   function read() {
-    const { error } = present;
+    const { error, worker } = present;
     const isByError = typeof error === "string";
-    errorNote.hidden = !isByError;
-    if (isByError) show(errorNote, error === "" ? "Keys without an error" : ["Keys with the error ", foreign(error)], ". ", h("a", { href: toParked(queue) }, "All errors"));
+    errorNote.hidden = !isByError && !worker;
+    if (worker) show(errorNote, "Keys that the worker ", foreign(worker), " holds. ", h("a", { href: toPage("workers") }, "All workers"));
+    else if (isByError) show(errorNote, error === "" ? "Keys without an error" : ["Keys with the error ", foreign(error)], ". ", h("a", { href: toParked(queue) }, "All errors"));
+    // An action that has filters shows its progress until another state is listed.
+    if (bulk.dataset.state !== present.state) {
+      bulk.dataset.state = present.state;
+      show(bulk, bulkBar({ queue, state: present.state, isPermitted, signal, onDone: read, filterOf: () => ({ prefix: present.find, source: present.source, error: present.error }) }));
+    }
     return next(null, true);
   }
   signal.addEventListener("abort", () => clearTimeout(typing), { once: true });
   show(list, loading("Reading the keys"));
+  isPermitted = await whoami().then((who) => may(who, "admin", queue), () => false);
   await read();
 }
 

@@ -1,39 +1,58 @@
 // The frame: the present place, its view, the header.
 
+import { activityView } from "./activity.js";
 import { forgetCaller, hasToken, onTokenNeeded, setToken } from "./api.js";
 import { askForToken, closeDialogs, showHelp } from "./dialogs.js";
 import { announce, foreign, h, setText, show } from "./dom.js";
+import { endpointsView } from "./endpoints.js";
+import { findView } from "./find.js";
 import { groupsView } from "./groups.js";
 import { keyView } from "./key.js";
 import { listen } from "./keyboard.js";
 import { keysView } from "./keys.js";
 import { live, onState, setLive } from "./live.js";
+import { nodesView } from "./nodes.js";
 import { parkedView } from "./parked.js";
 import { queueView } from "./queue.js";
 import { queuesView } from "./queues.js";
-import { href, placeOf, toGroups, toKeys, toParked, toQueue, toQueues, toTail } from "./routes.js";
+import { PAGES, placeOf, toFind, toGroups, toKeys, toPage, toParked, toPlace, toQueue, toQueues, toSettings, toTail } from "./routes.js";
+import { reflectorsView, sourcesView } from "./sources.js";
+import { settingsView } from "./settings.js";
 import { failure, state } from "./states.js";
 import { ofVisits } from "./storage.js";
 import { tabs } from "./table.js";
 import { tailView } from "./tail.js";
+import { workersView } from "./workers.js";
 
-const VIEWS = { queues: queuesView, overview: queueView, keys: keysView, key: keyView, parked: parkedView, groups: groupsView, tail: tailView };
-const TITLES = { queues: "Queues", overview: "Overview", keys: "Keys", key: "Key", parked: "Parked", groups: "Groups", tail: "Changes" };
+const VIEWS = {
+  queues: queuesView, find: findView, sources: sourcesView, reflectors: reflectorsView, workers: workersView, endpoints: endpointsView, nodes: nodesView, activity: activityView,
+  overview: queueView, keys: keysView, key: keyView, parked: parkedView, groups: groupsView, settings: settingsView, tail: tailView,
+};
+const TITLES = { ...Object.fromEntries(PAGES), find: "Find", overview: "Overview", keys: "Keys", key: "Key", parked: "Parked", groups: "Groups", settings: "Settings", tail: "Changes" };
+/** Views that are read once. */
+const SNAPSHOTS = ["keys", "find", "settings", "activity"];
 
 const main = document.getElementById("main");
 let place = null;
 let ending = new AbortController();
 
-/** What the header shows of a place. */
-function crumbs({ view, queue, key }) {
-  const links = [h("a", { href: toQueues(), "aria-current": view === "queues" ? "page" : null }, "Queues")];
-  if (queue !== undefined) links.push(h("a", { href: toQueue(queue) }, foreign(queue)));
-  if (key !== undefined) links.push(h("a", { href: toKeys(queue) }, "Keys"));
-  show(document.getElementById("crumbs"), h("ol", null, links.map((link) => h("li", null, link))));
+/** The pages in the header, of which one is current. */
+function showPages({ view, queue }) {
+  const present = queue === undefined ? view : "queues";
+  show(document.getElementById("pages"), PAGES.map(([page, title]) => h("a", { href: toPage(page), "aria-current": page === present ? (queue === undefined ? "page" : "true") : null }, title)));
+  document.querySelector("#pages [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+}
+
+/** Where the page of a key is. */
+function crumbs({ queue, key }) {
+  if (key === undefined) return null;
+  const links = [h("a", { href: toQueue(queue) }, foreign(queue)), h("a", { href: toKeys(queue) }, "Keys")];
+  return h("nav", { class: "crumbs", "aria-label": "Place" }, h("ol", null, links.map((link) => h("li", null, link))));
 }
 
 /** The heading of a view, and the tabs of its queue. */
-function frameOf({ view, queue, key }) {
+function frameOf(place) {
+  const { view, queue, key } = place;
   const name = key ?? queue;
   const title = h("h1", { tabindex: "-1" }, name === undefined ? TITLES[view] : foreign(name, key === undefined ? "" : "key"));
   const head = h("div", { class: "head" }, h("div", { class: "title" }, title));
@@ -43,9 +62,10 @@ function frameOf({ view, queue, key }) {
     ["Keys", toKeys(queue), view === "keys" || view === "key"],
     ["Parked", toParked(queue), view === "parked"],
     ["Groups", toGroups(queue), view === "groups"],
+    ["Settings", toSettings(queue), view === "settings"],
     ["Changes", toTail(queue), view === "tail"],
   ]);
-  show(main, head, strip, body);
+  show(main, crumbs(place), head, strip, body);
   document.title = [key, queue, TITLES[view], "deltaq"].filter((part) => part !== undefined).join(" · ");
   return { title, head, body };
 }
@@ -62,23 +82,21 @@ function open() {
   if (next === null) {
     const title = h("h1", { tabindex: "-1" }, "There is no such page");
     document.title = "There is no such page · deltaq";
-    crumbs({ view: null });
+    showPages({ view: null });
     show(main, h("div", { class: "head" }, h("div", { class: "title" }, title)), state("empty", "The link is wrong or incomplete", "", h("a", { class: "button", href: toQueues() }, "All queues")));
     if (!isFirst) title.focus({ preventScroll: true });
     return;
   }
-  crumbs(next);
-  // The list of keys is read once, and says when.
-  document.getElementById("live").hidden = next.view === "keys";
+  showPages(next);
+  // A view that is read once says when.
+  document.getElementById("live").hidden = SNAPSHOTS.includes(next.view);
   const frame = frameOf(next);
   scrollTo(0, 0);
   if (!isFirst) frame.title.focus({ preventScroll: true });
   announce(document.title);
   /** Writes the query of the place without leaving it. */
   const setQuery = (query, isStep = false) => {
-    const { view, queue, key } = next;
-    const tail = view === "overview" ? [] : view === "key" ? ["keys", key] : [view];
-    const target = href(view === "queues" ? ["queues"] : ["queues", queue, ...tail], query);
+    const target = toPlace(next, query);
     if (target === location.hash) return;
     next.query = query;
     history[isStep ? "pushState" : "replaceState"](null, "", target);
@@ -132,6 +150,14 @@ function start() {
   onTokenNeeded((why) => askForToken(why, useToken));
   listen({ placeNow: () => place, toggleLive, reload: open });
   addEventListener("hashchange", open);
+  const find = document.getElementById("find");
+  document.getElementById("finder").addEventListener("submit", (event) => {
+    event.preventDefault();
+    const text = find.value.trim();
+    if (text === "") return;
+    if (location.hash === toFind(text)) open();
+    else location.hash = toFind(text);
+  });
   document.querySelector(".skip").addEventListener("click", (event) => {
     event.preventDefault();
     main.focus();

@@ -4,6 +4,7 @@ import { get, may, post, postOnce, queuePath, whoami } from "./api.js";
 import { confirm } from "./dialogs.js";
 import { announce, count, counted, foreign, h, seen, setText, show } from "./dom.js";
 import { poll } from "./live.js";
+import { readOnlyNote } from "./page.js";
 import { toKey, toKeys } from "./routes.js";
 import { failure, loading, stale, state } from "./states.js";
 import { number, table, textCell } from "./table.js";
@@ -38,8 +39,8 @@ function createRow(queue, isChosen, onChoose) {
   };
 }
 
-/** The progress of a call on many keys, from the counts of the queue. */
-function progressOf(place, queue, before, total, title, signal) {
+/** The progress of a call on many keys of a state, from the counts of the queue. */
+export function progressOf({ place, queue, state: from = "parked", total, title, signal }) {
   const heading = h("h2", null, title);
   const bar = h("progress", { max: total, value: 0, "aria-label": title });
   const text = h("p", { role: "status" });
@@ -50,10 +51,11 @@ function progressOf(place, queue, before, total, title, signal) {
     bar.value = moved;
     setText(text, `${count(moved)} of ${counted(bar.max, "key")}. Now ${count(ready)} ready, ${count(leased)} leased, ${count(delayed)} delayed, ${count(parked)} parked.`);
   };
-  const read = () => get(queuePath(queue, "status"), { signal: timer.signal });
+  let before = null;
   poll(async () => {
-    const status = await read();
-    if (!timer.signal.aborted) render(status, Math.min(total, Math.max(0, before - status.parked)));
+    const status = await get(queuePath(queue, "status"), { signal: timer.signal });
+    before ??= status[from];
+    if (!timer.signal.aborted) render(status, Math.min(total, Math.max(0, before - status[from])));
   }, { every: PROGRESS_EVERY, signal: timer.signal, onFailure: () => {} });
   /** The call has ended, after so many keys. */
   return async (keys, what) => {
@@ -79,7 +81,7 @@ export function parkedView({ queue, body, signal, reload }) {
   const progress = h("div");
   const found = h("p", { class: "sentence" });
   const note = h("p", { class: "muted" });
-  const readOnly = h("p", { class: "note", hidden: true });
+  const readOnly = h("div");
   const button = (text, kind, onclick) => h("button", { type: "button", class: kind, disabled: true, onclick }, text);
   const redrive = button("Redrive", "primary", () => act("redrive"));
   const discard = button("Discard…", "danger", () => act("discard"));
@@ -154,7 +156,7 @@ export function parkedView({ queue, body, signal, reload }) {
     });
     if (!go) return;
     setText(problem, "");
-    const end = progressOf(progress, queue, total, keys, `${doing} ${counted(keys, "key")}`, signal);
+    const end = progressOf({ place: progress, queue, total: keys, title: `${doing} ${counted(keys, "key")}`, signal });
     const send = isDiscard ? postOnce : post;
     const path = queuePath(queue, "parked", verb);
     const patience = 300_000;
@@ -184,8 +186,7 @@ export function parkedView({ queue, body, signal, reload }) {
   async function read() {
     const [now, who] = await Promise.all([get(queuePath(queue, "parked/errors"), { query: { limit: ERRORS_SHOWN }, signal }), whoami()]);
     isPermitted = may(who, "admin", queue);
-    readOnly.hidden = isPermitted;
-    if (!isPermitted) show(readOnly, "Read only: the token ", foreign(who.name), " has no grant of admin on this queue.");
+    show(readOnly, readOnlyNote(who, queue, ["admin"]));
     redrive.title = discard.title = isPermitted ? "" : "The token has no grant of admin on this queue";
     groups = now.items;
     const listed = groups.reduce((sum, group) => sum + group.keys, 0);

@@ -1,19 +1,25 @@
 // One queue: the life of its keys, its producers, workers and followers, and its switches.
 
 import { call, get, may, post, postOnce, queuePath, whoami } from "./api.js";
+import { objectSender } from "./create.js";
 import { deliveriesOf, deliveriesSection } from "./deliveries.js";
 import { confirm } from "./dialogs.js";
 import { ago, announce, count, counted, foreign, h, rate, seen, setText, show, showAgain, span, sparkline, time } from "./dom.js";
 import { flow } from "./flow.js";
+import { linksOf } from "./links.js";
 import { poll } from "./live.js";
+import { readOnlyNote } from "./page.js";
 import { badges, isBroken, isHeld, rateOf } from "./queues.js";
 import { toKeys, toQueue, toQueues } from "./routes.js";
-import { settingsEditor, settingsTable } from "./settings.js";
+import { seriesSection } from "./series.js";
 import { failure, loading, stale } from "./states.js";
-import { facts, number } from "./table.js";
+import { cell, facts, number, rowHead, section } from "./table.js";
+import { workerName } from "./workers.js";
 
 const EVERY = 1000;
 const DETAILS_EVERY = 4000;
+/** How long the first view waits for its tables and charts, in ms, so that they do not move it later. */
+const TABLES_WAIT = 1000;
 const SAMPLES = 60;
 const FOLLOWERS_SHOWN = 50;
 const ROWS_SHOWN = 100;
@@ -22,11 +28,11 @@ const ROWS_SHOWN = 100;
 function switchesOf(queue) {
   const act = (path, query) => () => post(queuePath(queue, path), { query });
   return {
-    settings: { text: "Settings…", verb: "admin", done: "The settings are changed", ...settingsEditor(queue) },
     pause: { text: "Pause", verb: "admin", act: act("pause"), done: "Delivery is paused" },
     resume: { text: "Resume", verb: "admin", act: act("resume"), done: "Delivery is resumed", isMain: true },
     test: { text: "Test endpoint", verb: "admin", act: () => postOnce(queuePath(queue, "push", "test")), says: ({ answer, duration_ms }) => `The endpoint: ${answer} (${span(duration_ms)})` },
     resync: { text: "Resync", verb: "produce", act: act("resync"), done: "The known objects are queued", ask: (status) => ({ title: `Deliver all known objects of ${queue} again?`, text: [h("p", null, `A Sync is queued for each of the ${counted(status.known, "known object")} without waiting changes.`)], action: "Resync" }) },
+    send: { text: "Send a test object…", verb: "produce", ...objectSender(queue) },
     close: { text: "Close", verb: "admin", act: act("close"), done: "The queue is closed", ask: () => ({ title: `Close the queue ${queue}?`, text: [h("p", null, "Pops drain the queue and then end, so its workers stop. Reopen undoes it.")], action: "Close" }) },
     reopen: { text: "Reopen", verb: "admin", act: act("reopen"), done: "The queue is open" },
     purge: {
@@ -64,40 +70,30 @@ function lastReplace(last) {
   return [ago(last.ended_at), h("span", { class: "muted" }, ` ${count(replaced)} queued, ${count(deleted)} deleted, ${count(unchanged)} unchanged`)];
 }
 
-/** A table with a row for each item, if there are any. */
-function listing(caption, titles, items, row) {
-  const head = titles.map(([title, isNumber]) => h("th", { scope: "col", class: isNumber ? "number" : null }, title));
-  return items.length === 0 ? [] : [h("div", { class: "scroll" }, h("table", null, h("caption", { class: "unseen" }, caption), h("thead", null, h("tr", null, head)), h("tbody", null, items.map(row))))];
-}
-
-function section(title, content, empty) {
-  return [h("h2", null, title), content.length > 0 ? content : h("p", { class: "muted" }, empty)];
-}
-
 function sourcesTable(queue, sources) {
-  return listing("Sources", [["Source"], ["Keys", true], ["Last call"], ["Sequence", true], ["Last list"]], sources, (source) => h("tr", null,
-    h("th", { scope: "row" }, h("a", { href: toKeys(queue, { state: "latest", source: source.source }) }, foreign(source.source))),
+  return section("Sources", [["Source"], ["Keys", true], ["Last call"], ["Sequence", true], ["Last list"]], sources.map((source) => h("tr", null,
+    rowHead(toKeys(queue, { state: "latest", source: source.source }), foreign(source.source)),
     number({ "data-label": "Keys" }, count(source.keys)),
-    h("td", { "data-label": "Last call" }, source.last_call_at ? ago(source.last_call_at) : "–"),
+    cell("Last call", source.last_call_at ? ago(source.last_call_at) : "–"),
     number({ "data-label": "Sequence" }, source.sequence?.text ?? "–"),
-    h("td", { class: "long", "data-label": "Last list" }, source.problem && h("p", { class: "alarm" }, seen(source.problem.detail)), lastReplace(source.last_replace))));
+    h("td", { class: "long", "data-label": "Last list" }, source.problem && h("p", { class: "alarm" }, seen(source.problem.detail)), lastReplace(source.last_replace)))), "No source has named itself with source=.");
 }
 
-function workersTable(workers) {
-  return listing("Workers", [["Worker"], ["Leases", true], ["Oldest lease"], ["Next expiry"], ["Waiting pops", true]], workers, (worker) => h("tr", null,
-    h("th", { scope: "row" }, worker.worker === null ? h("span", { class: "muted" }, "without a name") : foreign(worker.worker)),
+function workersTable(queue, workers) {
+  return section("Workers", [["Worker"], ["Leases", true], ["Oldest lease"], ["Next expiry"], ["Waiting pops", true]], workers.map((worker) => h("tr", null,
+    rowHead(toKeys(queue, { state: "leased", worker: worker.worker }), workerName(worker.worker)),
     number({ "data-label": "Leases" }, count(worker.leased)),
-    h("td", { "data-label": "Oldest" }, worker.oldest_leased_at ? ago(worker.oldest_leased_at) : "–"),
-    h("td", { "data-label": "Expires" }, worker.next_expires_in_ms === null ? "–" : `in ${span(worker.next_expires_in_ms)}`),
-    number({ "data-label": "Waiting pops" }, count(worker.waiting))));
+    cell("Oldest", worker.oldest_leased_at ? ago(worker.oldest_leased_at) : "–"),
+    cell("Expires", worker.next_expires_in_ms === null ? "–" : `in ${span(worker.next_expires_in_ms)}`),
+    number({ "data-label": "Waiting pops" }, count(worker.waiting)))), "No worker holds a lease or waits.");
 }
 
 function followersTable(followers) {
-  return listing("Followers", [["Queue"], ["State"], ["Events behind", true], ["Time behind", true]], followers, ({ name, follow, why }) => h("tr", null,
-    h("th", { scope: "row" }, h("a", { href: toQueue(name) }, foreign(name))),
-    h("td", { "data-label": "State" }, follow ? follow.state : seen(why)),
+  return section("Followers", [["Queue"], ["State"], ["Events behind", true], ["Time behind", true]], followers.map(({ name, follow, why }) => h("tr", null,
+    rowHead(toQueue(name), foreign(name)),
+    cell("State", follow ? follow.state : seen(why)),
     number({ "data-label": "Events behind" }, follow ? count(follow.lag_events) : "–"),
-    number({ "data-label": "Time behind" }, follow ? span(follow.lag_ms) : "–")));
+    number({ "data-label": "Time behind" }, follow ? span(follow.lag_ms) : "–"))), "No queue follows this one.");
 }
 
 /** The switches. Those that the caller may not use are off, and a sentence says why. */
@@ -128,8 +124,7 @@ function buttons({ queue, who, refresh, problem, signal }) {
     }, one.text);
     return [name, button];
   }));
-  const missing = [...new Set(Object.values(switches).map((one) => one.verb))].filter((verb) => !may(who, verb, queue));
-  const note = missing.length > 0 && h("p", { class: "note" }, "Read only: the token ", foreign(who.name), ` has no grant of ${missing.join(" and ")} on this queue.`);
+  const note = readOnlyNote(who, queue, [...new Set(Object.values(switches).map((one) => one.verb))]);
   const bar = h("div", { class: "actions" }, Object.values(elements));
   return {
     bar, note: [note, outcome],
@@ -143,15 +138,16 @@ function buttons({ queue, who, refresh, problem, signal }) {
   };
 }
 
-export function queueView({ queue, head: frameHead, body, signal, reload }) {
+export function queueView({ queue, head: frameHead, body, query, signal, setQuery, reload }) {
   show(body, loading());
   const problem = h("p", { class: "error", role: "alert" });
   const strip = h("div");
   const line = h("p", { class: "sentence" });
   const words = h("span", { class: "badges" });
   const numbers = h("div");
-  const place = h("div");
   const details = h("div");
+  const links = linksOf(queue);
+  const series = seriesSection({ path: queuePath(queue, "series"), range: query.range, onRange: (range) => setQuery({ range }), signal });
   frameHead.append(words);
 
   const rates = [];
@@ -159,17 +155,16 @@ export function queueView({ queue, head: frameHead, body, signal, reload }) {
   let shown = null;
   let begin = null;
   const isShown = new Promise((resolve) => { begin = resolve; });
-  let shownSettings = null;
   function render(now, who) {
     const { life, status, settings } = now;
     const at = performance.now();
     const perSecond = rateOf(previous, now, at);
     if (perSecond !== null) rates.push(perSecond);
     if (rates.length > SAMPLES) rates.shift();
-    previous = { life, version: status.resource_version, at };
+    previous = { life, changes: status.changes, at };
     if (!shown) {
       shown = { drawing: flow(queue, settings.mode), control: buttons({ queue, who, refresh: () => refresh(), problem, signal }) };
-      show(body, strip, line, h("div", { class: "lifecycle" }, shown.drawing.elements), shown.control.bar, shown.control.note, problem, numbers, details, h("h2", null, "Settings"), place);
+      show(body, strip, line, h("div", { class: "lifecycle" }, shown.drawing.elements), shown.control.bar, shown.control.note, problem, numbers, series.element, details);
       begin();
     }
     show(strip);
@@ -177,10 +172,11 @@ export function queueView({ queue, head: frameHead, body, signal, reload }) {
     show(words, badges(status));
     shown.drawing.update(status);
     shown.control.update(status);
+    links.update(status);
     showAgain(numbers, facts([
       ["Mode", settings.mode],
       ["Oldest change not acknowledged", status.oldest_unacknowledged_age_ms > 0 ? span(status.oldest_unacknowledged_age_ms) : "none"],
-      ["Events per second", h("span", { class: "withspark" }, rate(perSecond), sparkline(rates, "Events per second in the last minute"))],
+      ["Changes in per second", h("span", { class: "withspark" }, rate(perSecond), sparkline(rates, "Changes in per second in the last minute"))],
       ["Initial list", status.has_synced ? "synced" : status.initial_remaining === 0 ? "not begun" : `${counted(status.initial_remaining, "key")} to go`],
       ["Waiting pops", count(status.waiters)],
       ["Version", String(status.resource_version)],
@@ -190,12 +186,29 @@ export function queueView({ queue, head: frameHead, body, signal, reload }) {
       status.hook && ["Hook", [status.hook.last_applied_at ? ["applied ", ago(status.hook.last_applied_at)] : "nothing applied yet", `, ${count(status.hook.kept)} kept`, status.hook.last_rejected && h("p", { class: "muted" }, "Last rejected ", ago(status.hook.last_rejected_at), ": ", foreign(status.hook.last_rejected))]],
       ["Created", time(now.created_at)],
     ]));
-    const text = JSON.stringify(settings);
-    if (text !== shownSettings) show(place, h("div", { class: "scroll" }, settingsTable(settings)));
-    shownSettings = text;
   }
 
-  const refresh = poll(async () => render(...await Promise.all([get(queuePath(queue), { signal, raw: new Set(["schema"]) }), whoami()])), {
+  /** Reads the tables of sources, workers and followers. Returns a function that shows them. */
+  async function readTables() {
+    const options = { signal, query: { limit: ROWS_SHOWN } };
+    // A sequence number may have more digits than a number of JavaScript.
+    const [sources, workers, status] = await Promise.all([get(queuePath(queue, "sources"), { ...options, raw: new Set(["sequence"]) }), get(queuePath(queue, "workers"), options), get(queuePath(queue, "status"), { signal })]);
+    const names = status.followers.slice(0, FOLLOWERS_SHOWN);
+    const followers = await Promise.all(names.map((name) => get(queuePath(name, "status"), { signal }).then(({ follow }) => ({ name, follow }), (error) => ({ name, why: error.message }))));
+    const [who, deliveries] = await Promise.all([whoami(), deliveriesOf(queue, status, { signal })]);
+    return () => showAgain(details,
+      deliveriesSection({ queue, who, deliveries, refresh, problem, signal }),
+      sourcesTable(queue, sources.items), workersTable(queue, workers.items), followersTable(followers));
+  }
+  let first = readTables();
+  const tablesAreShown = Promise.race([Promise.all([first.then((showTables) => showTables(), () => {}), series.isShown]), new Promise((resolve) => { setTimeout(resolve, TABLES_WAIT); })]);
+
+  async function read() {
+    const [now, who] = await Promise.all([get(queuePath(queue), { signal }), whoami()]);
+    await tablesAreShown;
+    render(now, who);
+  }
+  const refresh = poll(read, {
     every: EVERY, signal,
     onFailure: (error, goesOn) => {
       if (goesOn && shown) show(strip, stale(error));
@@ -206,17 +219,8 @@ export function queueView({ queue, head: frameHead, body, signal, reload }) {
 
   poll(async () => {
     await isShown;
-    const options = { signal, query: { limit: ROWS_SHOWN } };
-    // A sequence number may have more digits than a number of JavaScript.
-    const [sources, workers, status] = await Promise.all([get(queuePath(queue, "sources"), { ...options, raw: new Set(["sequence"]) }), get(queuePath(queue, "workers"), options), get(queuePath(queue, "status"), { signal })]);
-    const names = status.followers.slice(0, FOLLOWERS_SHOWN);
-    const followers = await Promise.all(names.map((name) => get(queuePath(name, "status"), { signal }).then(({ follow }) => ({ name, follow }), (error) => ({ name, why: error.message }))));
-    const [who, deliveries] = await Promise.all([whoami(), deliveriesOf(queue, status, { signal })]);
-    showAgain(details,
-      deliveriesSection({ queue, who, deliveries, refresh, problem, signal }),
-      section("Sources", sourcesTable(queue, sources.items), "No source has named itself with source=."),
-      section("Workers", workersTable(workers.items), "No worker holds a lease or waits."),
-      section("Followers", followersTable(followers), "No queue follows this one."));
+    const reading = first ?? readTables();
+    first = null;
+    (await reading)();
   }, { every: DETAILS_EVERY, signal, onFailure: () => {} });
 }
-

@@ -1,15 +1,19 @@
-// All queues: which one needs a person?
+// All queues: which one needs attention?
 
 import { get } from "./api.js";
 import { ago, announce, compact, count, counted, foreign, h, rate, setText, show, span, sparkline } from "./dom.js";
-import { poll } from "./live.js";
+import { listPage } from "./page.js";
 import { toKeys, toParked, toQueue } from "./routes.js";
-import { failure, loading, stale, state } from "./states.js";
+import { seriesSection } from "./series.js";
+import { newQueue } from "./create.js";
+import { state } from "./states.js";
 import { number, table, textCell } from "./table.js";
 
 /** Rows that are shown at a time. */
 const PAGE = 100;
 const SAMPLES = 40;
+/** How long the first view waits for its charts, in ms, so that they do not move it later. */
+const CHARTS_WAIT = 500;
 const PAGE_OF_API = 5000;
 /** The time between two reads: longer on servers with many queues. */
 const every = (queues) => (queues > 2000 ? 10_000 : queues > 200 ? 4000 : 2000);
@@ -32,8 +36,8 @@ const COLUMNS = [
   { title: "Leased", sort: "leased", isNumber: true },
   { title: "Parked", sort: "parked", isNumber: true },
   { title: "Known", sort: "known", isNumber: true },
-  { title: "Oldest change", sort: "age", isNumber: true },
-  { title: "Events/s", sort: "rate", isNumber: true },
+  { title: "Oldest change", label: "Oldest", sort: "age", isNumber: true },
+  { title: "Changes in/s", sort: "rate", isNumber: true },
   { title: "Activity" },
   { title: "Last list" },
   { title: "Sync" },
@@ -55,12 +59,12 @@ async function readAll(signal) {
   return { queues, unavailable };
 }
 
-/** Events per second since a sample; null if the queue was loaded in between, which begins a life with other numbers. */
+/** Changes per second since a sample; null if the queue was loaded in between, which begins a life with another count. */
 export function rateOf(sample, { life, status }, at) {
-  return sample?.life === life ? (status.resource_version - sample.version) / ((at - sample.at) / 1000) : null;
+  return sample?.life === life ? (status.changes - sample.changes) / ((at - sample.at) / 1000) : null;
 }
 
-/** Remembers the versions of the queues, from which the rates come. */
+/** Remembers the counts of changes of the queues, from which the rates come. */
 class Rates {
   #samples = new Map();
 
@@ -73,7 +77,7 @@ class Rates {
       queue.rates = rates;
       if (queue.rate !== null) rates.push(queue.rate);
       if (rates.length > SAMPLES) rates.shift();
-      samples.set(queue.name, { rates, life: queue.life, version: queue.status.resource_version, at: now });
+      samples.set(queue.name, { rates, life: queue.life, changes: queue.status.changes, at: now });
     }
     this.#samples = samples;
   }
@@ -81,9 +85,9 @@ class Rates {
 
 export const isHeld = ({ follow }) => follow?.state === "blocked" || follow?.state === "waiting";
 
-export const isBroken = ({ push }) => push !== null && push.state !== "sending";
+export const isBroken = ({ push }) => Boolean(push) && push.state !== "sending";
 
-/** Whether a queue needs a person. */
+/** Whether a queue needs attention. */
 const isTrouble = ({ status }) => status.parked > 0 || status.paused || (status.closed && !status.drained) || isHeld(status) || isBroken(status) || status.hook?.kept > 0 || status.last_replace?.aborted === true
   || (status.ready > 0 && status.leased === 0 && status.waiters === 0);
 const TROUBLE = "Parked keys, ready keys without a worker, a queue that is paused or closed, a follower that can't go on, an endpoint that fails, deliveries that could not be applied, a list that was cut off";
@@ -142,7 +146,7 @@ function createRow(queue) {
     const text = words.map((word) => word.textContent).join();
     if (shown !== text) show(mine, words);
     shown = text;
-    show(spark, sparkline(now.rates, `Events per second, now ${rate(now.rate)}`));
+    show(spark, sparkline(now.rates, `Changes in per second, now ${rate(now.rate)}`));
     const last = status.last_replace;
     show(list, last?.aborted ? h("span", { class: "alarm" }, "cut off") : last?.ended_at ? [last.source ? [foreign(last.source), " "] : null, ago(last.ended_at)] : last ? "running" : "–");
   };
@@ -165,7 +169,8 @@ export async function queuesView({ body, query, signal, setQuery, reload }) {
   const find = h("input", { type: "search", "data-find": true, placeholder: "Find a queue", "aria-label": "Find a queue", value: present.find ?? "", oninput: () => change({ find: find.value || null }, false) });
   const only = h("input", { type: "checkbox", checked: present.only === "trouble", onchange: () => change({ only: only.checked ? "trouble" : null }, true) });
   const sum = h("dl", { class: "sums" });
-  const strip = h("div");
+  const series = seriesSection({ path: "v1/series", range: present.range, onRange: (range) => change({ range: range === "1h" ? null : range }, true), signal, isCompact: true });
+  const create = h("button", { type: "button", onclick: newQueue }, "New queue…");
   const found = h("p", { class: "muted" });
   const more = h("button", { type: "button", onclick: () => { shownRows += PAGE; render(); } }, "Show more");
   const rows = table({
@@ -202,26 +207,22 @@ export async function queuesView({ body, query, signal, setQuery, reload }) {
     show(sum, totals(wanted).map(([name, value]) => h("div", { class: name === "Parked" && value > 0 ? "alarm" : null }, h("dt", null, name), h("dd", null, compact(value)))));
   }
 
-  show(body, loading("Reading the queues"));
-  let isShown = false;
-  poll(async () => {
-    const { queues, unavailable } = await readAll(signal);
-    rates.add(queues);
-    all = queues;
-    show(strip, unavailable.map((queue) => h("p", { class: "strip" }, "Queue ", foreign(queue.name), " can't be read: ", foreign(queue.detail))));
-    if (queues.length === 0) {
-      isShown = false;
-      show(body, strip, state("empty", "There is no queue yet", "The first object creates its queue. Queues that your token may not read are not listed.", h("code", { class: "block" }, `deltaq add prices '{"key":"sku-1","price":10}'`)));
-      return;
-    }
-    if (!isShown) show(body, strip, sum, h("div", { class: "bar" }, find, h("label", { class: "check", title: TROUBLE }, only, "Needs attention"), found), wrapped, none, h("p", null, more));
-    isShown = true;
-    render();
-  }, {
-    every: () => every(all.length), signal,
-    onFailure: (error, goesOn) => {
-      if (goesOn && isShown) show(strip, stale(error));
-      else show(body, failure(error, reload));
+  let isRead = false;
+  const chartsAreShown = Promise.race([series.isShown, new Promise((resolve) => { setTimeout(resolve, CHARTS_WAIT); })]);
+  listPage({ body, signal, reload }, {
+    every: () => every(all.length), what: "the queues",
+    content: [sum, series.element, h("div", { class: "bar" }, find, h("label", { class: "check", title: TROUBLE }, only, "Needs attention"), create, found), wrapped, none, h("p", null, more)],
+    read: async () => {
+      const [read] = await Promise.all([readAll(signal), isRead ? null : chartsAreShown]);
+      isRead = true;
+      return read;
+    },
+    update: ({ queues }) => {
+      rates.add(queues);
+      all = queues;
+      if (queues.length === 0) return state("empty", "There is no queue yet", "The first object creates its queue. Queues that your token may not read are not listed.", h("code", { class: "block" }, `deltaq add prices '{"key":"sku-1","price":10}'`), create);
+      render();
+      return null;
     },
   });
 }

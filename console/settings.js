@@ -1,91 +1,231 @@
-// What each setting of a queue means, in one sentence.
+// The settings of a queue, edited field by field. What a change means is asked from the server and shown before it is saved.
 
-import { call, getTagged, queuePath } from "./api.js";
-import { count, foreign, h, seen } from "./dom.js";
+import { call, get, getTagged, may, postOnce, queuePath, whoami } from "./api.js";
+import { confirm } from "./dialogs.js";
+import { announce, count, counted, h, seen, setText, show } from "./dom.js";
+import { parse } from "./json.js";
 import { pretty } from "./object.js";
+import { readOnlyNote } from "./page.js";
+import { failure, loading } from "./states.js";
+import { cell, plainTable } from "./table.js";
 
-const MEANINGS = {
-  mode: "What a pop delivers.",
-  key: "The place of the key in an object.",
-  version: "The place of the version. Older ones change nothing.",
-  version_ties: "Equal versions: stale, or applied.",
-  known_objects: "Whether acknowledged objects are stored.",
-  emit_replaced: "Whether a whole list queues Replaced, or Sync.",
-  lease: "The length of a lease.",
-  max_failures: "Failures after which a key is parked. 0 is never.",
-  rate_limiter: "The wait after a failure.",
-  debounce: "Quiet times.",
-  order: "Priority.",
-  groups: "Keys that take turns.",
-  max_leased: "The most leases.",
-  rate: "Keys per second.",
-  resync_period: "How often known objects come again.",
-  max_keys: "Most keys of the queue.",
-  max_object_bytes: "Largest object, in bytes.",
-  max_deltas_per_key: "Most deltas that wait for a key.",
-  max_bytes_per_key: "Most bytes that wait for a key.",
-  max_delete_percent: "Share of a source's keys that a list may delete.",
-  max_deletes: "Keys that a list may delete.",
-  retention: "How long the history is kept.",
-  follow: "The queue that feeds this one.",
-  push: "Where keys are sent.",
-  hook: "Webhooks that are taken.",
-  cloudevents: "What of a CloudEvent is stored.",
-  kubernetes: "The resource that Kubernetes clients see.",
-  schema: "What an object must satisfy.",
-  prune: "Members that are removed.",
-  ignore: "Members whose change queues nothing.",
-  indexes: "Indexes of known objects.",
-  diff: "Arrays compared by element.",
-};
+const ROWS_MAX = 14;
+/** A JSON text that fits on a line. */
+const SHORT = 40;
 
-const MODES = {
-  delta: "All changes of a key since its last acknowledgement.",
-  latest: "The newest change of a key.",
-  keys: "The key alone. The worker reads the state elsewhere.",
-  events: "The oldest change of a key, alone and in order.",
-};
+let reading;
+/** The schemas of the API, which are read once. */
+async function schemas(signal) {
+  reading ??= get("openapi.json", { signal }).then(({ components }) => components.schemas);
+  try {
+    return await reading;
+  } catch (error) {
+    reading = undefined;
+    throw error;
+  }
+}
 
-/** The dialog of settings. Their text is sent as is, so numbers keep their digits. */
-export function settingsEditor(queue) {
-  const area = h("textarea", { rows: 20, spellcheck: "false", "aria-label": "Settings" });
-  let match;
-  const read = async () => {
-    const [text, tag] = await getTagged(queuePath(queue, "settings"));
-    area.value = pretty(text);
-    match = tag;
-  };
+/** The settings by name, each as its text, and their ETag. */
+async function readSettings(queue) {
+  const [text, tag] = await getTagged(queuePath(queue, "settings"));
+  return { values: texts(text), tag };
+}
+
+/** The members of an object, each as its text. */
+function texts(text) {
+  const members = parse(text, new Set(Object.keys(JSON.parse(text))));
+  return new Map(Object.entries(members).map(([name, value]) => [name, value === null ? "null" : value.text]));
+}
+
+/** What the schema of a setting says. */
+function kindOf(schema, all) {
+  const choices = schema.oneOf ?? schema.anyOf;
+  if (choices) {
+    const some = choices.find((choice) => choice.type !== "null");
+    if (choices.length === 2 && some !== undefined && choices.some((choice) => choice.type === "null")) return { ...kindOf(some, all), isNullable: true };
+    const words = choices.map((choice) => choice.const ?? choice.enum?.[0]);
+    return { type: words.every((word) => typeof word === "string") ? "word" : "json", words, description: schema.description };
+  }
+  if (schema.$ref) return { ...kindOf(all[schema.$ref.split("/").at(-1)] ?? {}, all), ...(schema.description && { description: schema.description }) };
+  const types = [schema.type].flat();
+  const isNullable = types.includes("null");
+  const type = types.find((one) => one !== "null");
+  if (schema.enum) return { type: "word", words: schema.enum.filter((word) => word !== null), isNullable: schema.enum.includes(null), description: schema.description };
+  const kind = { boolean: "flag", integer: "number", number: "number", string: "text" }[type] ?? "json";
+  return { type: kind, isNullable, description: schema.description, minimum: schema.minimum, maximum: schema.maximum };
+}
+
+/** The range of a number, in words. */
+function rangeOf({ minimum, maximum }) {
+  if (minimum === undefined && maximum === undefined) return "";
+  if (maximum === undefined) return ` At least ${count(minimum)}.`;
+  return minimum === undefined ? ` At most ${count(maximum)}.` : ` From ${count(minimum)} to ${count(maximum)}.`;
+}
+
+/** A text with code between backquotes. */
+const prose = (text) => text.split("`").map((part, index) => (index % 2 === 1 ? h("code", null, seen(part)) : seen(part)));
+
+/** A control for a value. `shown` is its content for a text of JSON, and `read` the text of JSON for its content; null is the default. */
+function control(name, kind, id, isDisabled, onInput) {
+  const common = { id, disabled: isDisabled, oninput: onInput, "aria-describedby": `${id}-hint` };
+  if (kind.type === "flag" || kind.type === "word") {
+    const words = kind.type === "flag" ? ["true", "false"] : kind.words;
+    const element = h("select", { ...common, onchange: onInput }, [...(kind.isNullable ? [["", "none"]] : []), ...words.map((word) => [word, word])].map(([value, text]) => h("option", { value }, text)));
+    const isText = kind.type === "word";
+    return { element, shown: (text) => (text === "null" ? "" : isText ? JSON.parse(text) : text), read: () => (element.value === "" ? "null" : isText ? JSON.stringify(element.value) : element.value) };
+  }
+  if (kind.type === "json") {
+    const element = h("textarea", { ...common, spellcheck: "false", rows: 1 });
+    return { element, shown: (text) => (text === "null" ? "" : text.length < SHORT ? text : pretty(text)), read: () => (element.value.trim() === "" ? "null" : element.value) };
+  }
+  const element = h("input", { ...common, type: "text", spellcheck: "false", autocomplete: "off", inputmode: kind.type === "number" ? "decimal" : null });
   return {
-    ask: async () => {
-      await read();
-      return { title: `Change the settings of ${queue}?`, action: "Change", text: [h("p", null, "A setting that you remove has its default."), area] };
-    },
-    act: async () => {
-      try {
-        await call("PUT", queuePath(queue), { body: area.value, match });
-      } catch (error) {
-        if (error.code !== "precondition-failed") throw error;
-        await read();
-        throw new Error("Somebody else has changed the settings. These are the present ones; make your change again.");
-      }
-    },
+    element, shown: (text) => (text === "null" ? "" : kind.type === "text" && text.startsWith('"') ? JSON.parse(text) : text),
+    read: () => (element.value.trim() === "" ? "null" : kind.type === "text" ? JSON.stringify(element.value.trim()) : element.value.trim()),
   };
 }
 
-/** The text of a value. A long one is folded. */
-function valueOf(value) {
-  if (typeof value === "string") return h("code", null, foreign(value));
-  const text = value === null ? "none" : typeof value === "number" ? count(value) : value.text ?? JSON.stringify(value, (name, member) => member ?? undefined);
-  if (text.length < 120) return h("code", null, foreign(text));
-  return h("details", null, h("summary", null, `${text.length} characters`), h("pre", null, seen(pretty(text), false)));
+const valueText = (text) => (text === undefined || text === "null" ? h("span", { class: "muted" }, "none") : h("code", null, seen(pretty(text), false)));
+
+/** The settings that differ, as a table. */
+function diffTable(changes) {
+  return plainTable("Changes", [["Setting"], ["Now"], ["After"]], changes.map(([name, before, after]) => h("tr", null, h("th", { scope: "row" }, h("code", null, name)), cell("Now", h("del", null, valueText(before))), cell("After", h("ins", null, valueText(after))))), "diff");
 }
 
-/** The settings of a queue with their meanings. */
-export function settingsTable(settings) {
-  const rows = Object.entries(settings).map(([name, value]) => h("tr", null,
-    h("th", { scope: "row" }, h("code", null, seen(name))),
-    h("td", { "data-label": "Value" }, valueOf(value)),
-    h("td", { class: "muted", "data-label": "Meaning" }, name === "mode" ? MODES[value] ?? MEANINGS.mode : MEANINGS[name] ?? "")));
-  const head = h("thead", null, h("tr", null, ["Setting", "Value", "Meaning"].map((title) => h("th", { scope: "col" }, title))));
-  return h("table", { class: "settings" }, h("caption", { class: "unseen" }, "Settings"), head, h("tbody", null, rows));
+export async function settingsView({ queue, body, signal, reload }) {
+  show(body, loading("Reading the settings"));
+  let all;
+  let settings;
+  let isPermitted;
+  let who;
+  try {
+    [all, settings, who] = await Promise.all([schemas(signal), readSettings(queue), whoami()]);
+    isPermitted = may(who, "admin", queue);
+  } catch (error) {
+    if (!signal.aborted) show(body, failure(error, reload));
+    return;
+  }
+  if (signal.aborted) return;
+  const properties = all.QueueSettings.properties;
+  const problem = h("p", { class: "error", role: "alert" });
+  const note = h("p", { class: "note", role: "status" });
+  const review = h("button", { type: "submit", class: "primary", disabled: true }, "Review the changes…");
+  const undo = h("button", { type: "button", disabled: true, onclick: () => { fields.forEach((field) => fill(field)); changed(); } }, "Undo");
+
+  const fields = [...settings.values.keys()].map((name) => {
+    const kind = kindOf(properties[name] ?? {}, all);
+    const id = `setting-${name}`;
+    const one = control(name, kind, id, !isPermitted, () => { resize(field); changed(); });
+    const wrong = h("p", { class: "error" });
+    const hint = h("p", { class: "muted", id: `${id}-hint` }, prose(`${(kind.description ?? "").replaceAll("\n", " ")}${rangeOf(kind)}`));
+    const element = h("div", { class: "field" }, h("label", { for: id }, h("code", null, name)), h("div", null, one.element, wrong), hint);
+    const field = { name, ...one, wrong, box: element };
+    return field;
+  });
+  const isChanged = (field) => field.element.value !== field.shown(settings.values.get(field.name) ?? "null");
+  const resize = ({ element }) => { if (element.tagName === "TEXTAREA") element.rows = Math.min(ROWS_MAX, element.value.split("\n").length); };
+  function fill(field) {
+    field.element.value = field.shown(settings.values.get(field.name) ?? "null");
+    setText(field.wrong, "");
+    resize(field);
+  }
+  function changed() {
+    const mine = fields.filter(isChanged);
+    for (const field of fields) field.box.classList.toggle("changed", mine.includes(field));
+    review.disabled = !isPermitted || mine.length === 0;
+    undo.disabled = mine.length === 0;
+    setText(review, mine.length === 0 ? "Review the changes…" : `Review ${counted(mine.length, "change")}…`);
+  }
+
+  /** The changes as texts of JSON; null if one of them is not JSON. */
+  function changes() {
+    const wanted = new Map();
+    let isWrong = false;
+    for (const field of fields.filter(isChanged)) {
+      setText(field.wrong, "");
+      const text = field.read();
+      try {
+        JSON.parse(text);
+        wanted.set(field.name, text);
+      } catch (error) {
+        setText(field.wrong, `This is not JSON: ${error.message}`);
+        isWrong = true;
+        field.element.focus();
+      }
+    }
+    return isWrong ? null : wanted;
+  }
+  const objectText = (members) => `{${[...members].map(([name, text]) => `${JSON.stringify(name)}:${text}`).join(",")}}`;
+
+  /** Reads the settings again. The fields that the user has changed keep their content. */
+  async function readAgain() {
+    const mine = fields.filter(isChanged);
+    settings = await readSettings(queue);
+    for (const field of fields) if (!mine.includes(field)) fill(field);
+    changed();
+  }
+
+  async function save() {
+    const wanted = changes();
+    if (wanted === null) return;
+    setText(problem, "");
+    setText(note, "");
+    const planned = new Map([...settings.values, ...wanted]);
+    const plan = await postOnce(queuePath(queue, "settings", "plan"), { body: objectText(planned), raw: new Set(["current", "planned"]), signal });
+    if (plan.etag !== settings.tag) {
+      await readAgain();
+      setText(note, "Somebody else has changed the settings. The fields show the present ones, and your changes. Review them again.");
+      return;
+    }
+    const [before, after] = [texts(plan.current.text), texts(plan.planned.text)];
+    const differences = [...after].filter(([name, text]) => text !== before.get(name)).map(([name, text]) => [name, before.get(name), text]);
+    if (differences.length === 0) {
+      setText(note, "These values mean the same as the present ones. Nothing changes.");
+      return;
+    }
+    const isDone = await confirm({
+      title: `Change ${counted(differences.length, "setting")} of ${queue}?`, action: "Save", isWide: true,
+      text: [diffTable(differences)],
+      act: async () => {
+        try {
+          await call("PATCH", queuePath(queue), { body: objectText(wanted), match: plan.etag });
+        } catch (error) {
+          if (error.code !== "precondition-failed") throw error;
+          await readAgain();
+          throw new Error("Somebody else has changed the settings meanwhile, so nothing is saved. Cancel, and review your changes again.");
+        }
+        return true;
+      },
+    });
+    if (!isDone) return;
+    settings = await readSettings(queue);
+    fields.forEach(fill);
+    changed();
+    setText(note, `Saved: ${differences.map(([name]) => name).join(", ")}.`);
+    announce(note.textContent);
+  }
+
+  const form = h("form", {
+    class: "settings-form",
+    onsubmit: async (event) => {
+      event.preventDefault();
+      if (review.disabled) return;
+      review.disabled = true;
+      try {
+        await save();
+      } catch (error) {
+        if (signal.aborted) return;
+        show(problem, seen(error.message));
+        const field = fields.find(({ name }) => name === error.document?.field);
+        if (field) {
+          setText(field.wrong, error.document.detail ?? error.message);
+          field.element.focus();
+        }
+      }
+      changed();
+    },
+  }, h("div", { class: "actions sticky" }, review, undo), problem, note, fields.map(({ box }) => box));
+  show(body, readOnlyNote(who, queue, ["admin"]), h("p", { class: "muted" }, "An empty field has its default."), form);
+  fields.forEach(fill);
+  changed();
 }

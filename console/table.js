@@ -6,8 +6,8 @@ import { h, setText } from "./dom.js";
 export const number = (properties, ...children) => h("td", { ...properties, class: `number ${properties?.class ?? ""}`.trim() }, ...children);
 
 /**
- * A table. `columns` are {title, label, isNumber, sort}; a sortable column calls `onSort` with its name. A row is made by
- * `create(item)`, which returns its element and a function that shows another state of the item.
+ * A table. `columns` are {title, label, isNumber, sort}; narrow pages show `label` instead of the title. A sortable column calls
+ * `onSort` with its name. A row is made by `create(item)`, which returns its element and a function that shows another state of the item.
  */
 export function table({ caption, columns, create, keyOf, onSort }) {
   const heads = columns.map((column) => {
@@ -36,7 +36,7 @@ export function table({ caption, columns, create, keyOf, onSort }) {
       if (!row) {
         row = create(item);
         [...row.element.children].forEach((cell, index) => {
-          cell.dataset.label = columns[index].title;
+          cell.dataset.label = columns[index].label ?? columns[index].title;
         });
         rows.set(key, row);
       } else {
@@ -56,6 +56,30 @@ export function table({ caption, columns, create, keyOf, onSort }) {
   };
   return { element, update, mark };
 }
+
+/** A table of rows that are made anew. `columns` are [title, isNumber]. */
+export function plainTable(caption, columns, rows, className = null) {
+  const head = columns.map(([title, isNumber]) => h("th", { scope: "col", class: isNumber ? "number" : null }, title));
+  return h("div", { class: "scroll" }, h("table", { class: className }, h("caption", { class: "unseen" }, caption), h("thead", null, h("tr", null, head)), h("tbody", null, rows)));
+}
+
+/** A heading with its table, or with a text if there are no rows; without a text, nothing. */
+export function section(title, columns, rows, empty = null) {
+  if (rows.length > 0) return [h("h2", null, title), plainTable(title, columns, rows)];
+  return empty === null ? [] : [h("h2", null, title), h("p", { class: "muted" }, empty)];
+}
+
+/** The header cell of a row, with the link that opens it. */
+export const rowHead = (target, ...name) => h("th", { scope: "row" }, h("a", { class: "row", href: target }, name));
+
+/** A cell with the label that narrow pages show. */
+export const cell = (label, ...content) => h("td", { "data-label": label }, content);
+
+/** What a cell shows if it has no value. */
+export const nothing = () => h("span", { class: "muted" }, "–");
+
+/** A word about a state, marked if it is wrong. */
+export const pill = (word, isWrong, isWell = !isWrong) => h("span", { class: `pill ${isWrong ? "parked" : isWell ? "leased" : ""}` }, word);
 
 /** A list of names and values. */
 export function facts(pairs) {

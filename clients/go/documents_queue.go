@@ -416,6 +416,7 @@ type QueueStatus struct {
 	HasSynced                 bool          `json:"has_synced"`
 	InitialRemaining          int64         `json:"initial_remaining"`
 	ResourceVersion           int64         `json:"resource_version"`
+	Changes                   int64         `json:"changes"`
 	OldestReadyAgeMs          int64         `json:"oldest_ready_age_ms"`
 	OldestUnacknowledgedAgeMs int64         `json:"oldest_unacknowledged_age_ms"`
 	Paused                    bool          `json:"paused"`

@@ -62,6 +62,16 @@ pub(super) fn public_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<O
     })
 }
 
+pub(super) fn link<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let expected = "a URL that begins with http:// or https://, such as \"https://grafana.example/d/deltaq?var-queue={queue}\"";
+    text(deserializer, expected, |url| {
+        let is_plain = url.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"<>\\^`|".contains(&byte));
+        let rest = without_scheme(url)?;
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
+        (is_plain && is_authority(authority)).then(|| Some(url.to_owned()))
+    })
+}
+
 fn without_scheme(url: &str) -> Option<&str> {
     url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"))
 }

@@ -269,11 +269,17 @@ pub struct Metrics {
 }
 
 /// The section `[console]`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Console {
     /// Whether `/console/` is served.
     pub enabled: bool,
+    /// A dashboard that the pages link to; `{queue}` stands for the name of a queue.
+    #[serde(default, deserialize_with = "range::link")]
+    pub grafana_url: Option<String>,
+    /// The folder of the documents that the pages link to, without a trailing slash.
+    #[serde(default, deserialize_with = "range::public_url")]
+    pub docs_url: Option<String>,
 }
 
 /// The section `[kubernetes]`.

@@ -2,6 +2,7 @@
 //! all nodes.
 
 pub(super) mod forward;
+pub(super) mod gather;
 pub(super) mod queue_list;
 
 mod exchange;

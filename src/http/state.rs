@@ -9,7 +9,7 @@ use std::time::Duration;
 use deltaq_runtime::clock::Clock;
 use deltaq_runtime::lifecycle::Shutdown;
 use deltaq_service::{Partitions, author, on_behalf_of};
-use deltaq_types::{Durability, StoreKind};
+use deltaq_types::{Durability, InfoLinks, StoreKind};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::blocking::joined;
@@ -151,6 +151,8 @@ pub struct Parts {
     pub serves_metrics: bool,
     /// Whether the server serves the console.
     pub serves_console: bool,
+    /// The pages that the console links to.
+    pub links: Arc<InfoLinks>,
     /// Whether the server serves the Kubernetes API.
     pub serves_kubernetes: bool,
 }

@@ -6,6 +6,7 @@ use deltaq_runtime::causes::with_causes;
 use deltaq_runtime::clock::Clock;
 use deltaq_runtime::lifecycle::Shutdown;
 use deltaq_service::Partitions;
+use deltaq_types::InfoLinks;
 use tokio_util::sync::CancellationToken;
 
 use super::backend::{self, Ready};
@@ -65,6 +66,10 @@ impl Face<'_> {
             node: reloadable.node.clone(),
             serves_metrics: self.serves_metrics,
             serves_console: settings.console.enabled,
+            links: Arc::new(InfoLinks {
+                grafana: settings.console.grafana_url.clone(),
+                docs: settings.console.docs_url.clone(),
+            }),
             serves_kubernetes: settings.kubernetes.enabled,
         });
         let (threads, tls) = (self.threads.clone(), reloadable.tls.clone());

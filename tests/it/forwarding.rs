@@ -6,6 +6,7 @@ mod delivery;
 mod hooks;
 mod kubernetes;
 mod lists;
+mod overview;
 mod owners;
 mod secrets;
 mod silence;

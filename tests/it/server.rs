@@ -27,6 +27,7 @@ mod kubernetes_setting;
 mod limiting;
 mod lives;
 mod looking;
+mod overview;
 mod panics;
 mod pop_replies;
 mod popping;

@@ -595,6 +595,7 @@ export interface QueueStatus {
     has_synced: boolean;
     initial_remaining: number;
     resource_version: number;
+    changes: number;
     oldest_ready_age_ms: number;
     oldest_unacknowledged_age_ms: number;
     paused: boolean;

@@ -226,6 +226,17 @@ impl Partitions {
             .collect()
     }
 
+    /// The partitions that this node owns, by number, with the epochs of their journals.
+    #[must_use]
+    pub fn owned_epochs(&self) -> Vec<(usize, Option<u64>)> {
+        let epoch = |owner: &ArcSwap<Owner>| match &**owner.load() {
+            Owner::This(registry) => Some(registry.epoch()),
+            Owner::Other(_) | Owner::Nobody => None,
+        };
+        let owners = self.owners.iter().enumerate();
+        owners.filter_map(|(number, owner)| Some((number, epoch(owner)?))).collect()
+    }
+
     /// Changes the owner of a partition.
     pub fn set_owner(&self, partition: usize, owner: Owner) {
         if let Some(slot) = self.owners.get(partition) {

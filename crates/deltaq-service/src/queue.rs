@@ -15,6 +15,7 @@ pub(crate) mod waiters;
 
 mod change;
 mod commits;
+mod work_times;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -147,6 +148,8 @@ pub struct Document {
     pub moment: Moment,
     /// Number of waiting pops.
     pub waiters: usize,
+    /// Number of deltas that were queued since the queue was loaded.
+    pub changes: u64,
     /// The progress of a follower; `None` for other queues.
     pub follow: Option<FollowReport>,
     /// What the task that pushes the keys does; `None` for a queue that does not push.
@@ -376,6 +379,7 @@ impl Handle {
             status: state.queue.status(moment.now),
             moment,
             waiters: state.waiters.len(),
+            changes: state.changes,
             follow: None,
             push: state.queue.config().push.as_ref().map(|_| self.push_task.report()),
             hook: self.hook_report(&state.queue),

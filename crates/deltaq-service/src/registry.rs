@@ -517,6 +517,12 @@ impl Registry {
         self.queues.read().live.values().cloned().collect()
     }
 
+    /// The present epoch of the journal; `None` without a journal.
+    #[must_use]
+    pub fn epoch(&self) -> Option<u64> {
+        self.journal.as_ref().map(|journal| journal.health().borrow().epoch.0)
+    }
+
     /// The epoch of the journal in which every queue is intact.
     #[must_use]
     pub fn recovered(&self) -> Epoch {

@@ -28,6 +28,7 @@ mod history;
 mod kinds;
 mod kubernetes;
 mod order;
+mod overview;
 mod page;
 mod problem;
 mod produce;
@@ -62,6 +63,7 @@ pub use self::hook::{
 pub use self::kinds::Members;
 pub use self::kubernetes::Kubernetes;
 pub use self::order::{HeadStartOrder, Order, PriorityOrder};
+pub use self::overview::{Found, FoundKey, FoundSource, FoundWorker, QueueWorkerDocument, WorkerList};
 pub use self::page::Page;
 pub use self::problem::{ProblemDocument, ViolationDocument};
 pub use self::produce::{
@@ -82,7 +84,8 @@ pub use self::read::{
     ParkedErrors, SourceDocument, SourceProblem, SyncedDocument, WorkerDocument,
 };
 pub use self::server::{
-    Info, InfoCaller, InfoGrant, InfoLimits, InfoNode, InfoStore, NodeDocument, NodeList,
+    Info, InfoCaller, InfoGrant, InfoLimits, InfoLinks, InfoNode, InfoStore, NodeDetails, NodeDocument,
+    NodeList, OwnedPartition,
 };
 pub use self::settings::{
     Bucket, Debounce, DebouncedDeletes, DeliveryRate, DetailedKeyPart, DiffSettings, Follow, FollowedView,

@@ -84,6 +84,10 @@ pub struct QueueStatus {
     pub initial_remaining: u64,
     /// The number of the newest event.
     pub resource_version: u64,
+    /// Deltas that were queued in the present life of the queue. The difference between two reads is the number of changes between them.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub changes: u64,
     /// How long the first ready key has waited.
     pub oldest_ready_age_ms: u64,
     /// How long the oldest change has waited for its acknowledgement. Parked keys do not count.

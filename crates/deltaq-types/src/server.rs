@@ -28,8 +28,23 @@ pub struct Info {
     /// The token of the call and what it permits; null on a server without tokens.
     #[schema(required = true)]
     pub caller: Option<InfoCaller>,
+    /// The pages that the console links to.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub links: InfoLinks,
     /// The limits of requests.
     pub limits: InfoLimits,
+}
+
+/// The pages that the console links to; null without the setting.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct InfoLinks {
+    /// A dashboard. `{queue}` stands for the name of a queue.
+    #[schema(required = true)]
+    pub grafana: Option<String>,
+    /// The folder of the documents.
+    #[schema(required = true)]
+    pub docs: Option<String>,
 }
 
 /// A token and what it permits.
@@ -86,6 +101,35 @@ pub struct NodeList {
     pub partitions: u64,
     /// The number of partitions that no node owns.
     pub without_owner: u64,
+    /// The process that replies.
+    pub this: NodeDetails,
+}
+
+/// What a node knows of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NodeDetails {
+    /// The version of the server.
+    pub version: String,
+    /// The kind of the store.
+    pub store: StoreKind,
+    /// What an acknowledged change survives.
+    pub durability: Durability,
+    /// How long the process has run, in milliseconds.
+    pub uptime_ms: u64,
+    /// The number of its queues.
+    pub queues: u64,
+    /// The partitions that it owns, by number.
+    pub owned: Vec<OwnedPartition>,
+}
+
+/// A partition that a node owns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct OwnedPartition {
+    /// The number of the partition.
+    pub partition: u64,
+    /// The epoch of its writer, which increases each time the partition is opened; null without a store.
+    #[schema(required = true)]
+    pub epoch: Option<u64>,
 }
 
 /// A node.
@@ -107,6 +151,10 @@ pub struct NodeDocument {
     pub heartbeat_age_ms: u64,
     /// How far its wall clock is ahead of the clock of the database, in milliseconds; negative if it is behind.
     pub clock_ahead_ms: i64,
+    /// What the node says of itself; null if it has not replied.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub details: Option<NodeDetails>,
 }
 
 /// The limits of requests.

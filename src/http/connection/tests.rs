@@ -49,6 +49,7 @@ fn state(shutdown: &Shutdown) -> AppState {
         node: None,
         serves_metrics: false,
         serves_console: false,
+        links: Arc::default(),
         serves_kubernetes: false,
     })
 }

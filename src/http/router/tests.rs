@@ -70,6 +70,7 @@ fn state(gate: Gate, clock: Clock, request_timeout: Duration) -> AppState {
         node: None,
         serves_metrics: false,
         serves_console: false,
+        links: Arc::default(),
         serves_kubernetes: false,
     })
 }

@@ -7,16 +7,20 @@ use axum::response::{IntoResponse, Response};
 use deltaq_engine::excerpt::Excerpt;
 use deltaq_engine::limits::{JSON_DEPTH_MAX, KEY_BYTES_MAX};
 use deltaq_types::{
-    GrantVerb, Info, InfoCaller, InfoGrant, InfoLimits, InfoNode, InfoStore, NodeList, Timestamp,
+    GrantVerb, Info, InfoCaller, InfoGrant, InfoLimits, InfoLinks, InfoNode, InfoStore, NodeDetails,
+    NodeList, OwnedPartition, Timestamp,
 };
+use futures_util::future::join_all;
 
 use crate::access::Caller;
+use crate::http::cluster::gather;
 use crate::http::gate::limits::{LEASE_MAX, PAGE_MAX, POP_MAX};
 use crate::http::openapi::params::OfProblem;
 use crate::http::openapi::responses::{Always, NotFound, Unavailable};
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Json;
 use crate::http::request::call::ReadCall;
+use crate::http::state::AppState;
 use crate::http::wire::{millis, node};
 
 /// Whether the process runs.
@@ -89,6 +93,7 @@ pub(in crate::http) async fn info(ReadCall { state, context, .. }: ReadCall) -> 
         uptime_ms: millis(state.clock.since(0)),
         memory_bytes: state.limits.memory_bytes,
         caller: context.caller().map(|caller| caller_document(caller)),
+        links: InfoLinks::clone(&state.links),
         limits: InfoLimits {
             key_bytes: KEY_BYTES_MAX as u64,
             json_depth: JSON_DEPTH_MAX as u64,
@@ -118,15 +123,44 @@ pub(in crate::http) async fn info(ReadCall { state, context, .. }: ReadCall) -> 
         Always,
     )
 )]
-pub(in crate::http) async fn nodes(ReadCall { state, .. }: ReadCall) -> Result<Json<NodeList>, Problem> {
+pub(in crate::http) async fn nodes(
+    ReadCall { state, context, .. }: ReadCall,
+) -> Result<Json<NodeList>, Problem> {
     state.check_store()?;
     let nodes = state.partitions.nodes();
+    let this = details(&state);
+    let asks = state.node.as_ref().filter(|_| !context.is_from_node());
+    let described = nodes.nodes.iter().map(async |other| match asks {
+        _ if other.is_this => Some(this.clone()),
+        Some(node) => gather::details_of(&context, node, &other.peer).await,
+        None => None,
+    });
+    let described = join_all(described).await;
     let since = Duration::from_micros(state.clock.uptime_us().saturating_sub(nodes.read_us));
     Ok(Json(NodeList {
-        nodes: nodes.nodes.iter().map(|state| node(state, since)).collect(),
+        nodes: nodes
+            .nodes
+            .iter()
+            .zip(described)
+            .map(|(state, details)| node(state, since, details))
+            .collect(),
         partitions: state.partitions.count() as u64,
         without_owner: nodes.without_owner as u64,
+        this,
     }))
+}
+
+/// What this process knows of itself.
+fn details(state: &AppState) -> NodeDetails {
+    let partition = |(number, epoch): (usize, _)| OwnedPartition { partition: number as u64, epoch };
+    NodeDetails {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        store: state.store.kind,
+        durability: state.store.durability,
+        uptime_ms: millis(state.clock.since(0)),
+        queues: state.partitions.queue_count() as u64,
+        owned: state.partitions.owned_epochs().into_iter().map(partition).collect(),
+    }
 }
 
 fn caller_document(caller: &Caller) -> InfoCaller {

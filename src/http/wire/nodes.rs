@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use deltaq_service::NodeState;
-use deltaq_types::{NodeDocument, NodeStatus};
+use deltaq_types::{NodeDetails, NodeDocument, NodeStatus};
 
 use super::millis;
 
 /// A node whose last heartbeat is older than this is shown as late. Nodes send a heartbeat every half second.
 const LATE: Duration = Duration::from_secs(2);
 
-/// The document of a node that was read this long ago.
-pub fn node(state: &NodeState, since: Duration) -> NodeDocument {
+/// The document of a node that was read this long ago, with what it says of itself.
+pub fn node(state: &NodeState, since: Duration, details: Option<NodeDetails>) -> NodeDocument {
     let heartbeat_age = state.heartbeat_age.saturating_add(since);
     NodeDocument {
         name: state.peer.name.clone(),
@@ -30,5 +30,6 @@ pub fn node(state: &NodeState, since: Duration) -> NodeDocument {
         queues: state.queues,
         heartbeat_age_ms: millis(heartbeat_age),
         clock_ahead_ms: state.clock_ahead_ms,
+        details,
     }
 }

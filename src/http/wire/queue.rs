@@ -26,7 +26,7 @@ pub fn queue(document: &Document) -> QueueDocument {
 /// The counts and flags of a queue.
 #[must_use]
 pub fn status(document: &Document) -> QueueStatus {
-    let Document { status, waiters, moment, .. } = document;
+    let Document { status, waiters, changes, moment, .. } = document;
     QueueStatus {
         ready: status.ready as u64,
         delayed: status.delayed as u64,
@@ -38,6 +38,7 @@ pub fn status(document: &Document) -> QueueStatus {
         has_synced: status.has_synced,
         initial_remaining: status.initial_remaining as u64,
         resource_version: status.resource_version.get(),
+        changes: *changes,
         oldest_ready_age_ms: status.oldest_ready_age.map_or(0, millis),
         oldest_unacknowledged_age_ms: status.oldest_unacknowledged_age.map_or(0, millis),
         paused: status.paused,

@@ -1,5 +1,7 @@
 //! Items, sources, and the objects of views.
 
+use std::time::Duration;
+
 use deltaq_engine::excerpt::Excerpt;
 use deltaq_engine::indexes::IndexStatus;
 use deltaq_engine::object::{ArrayKeys, Object};
@@ -11,7 +13,7 @@ use deltaq_engine::view::ViewObject;
 use deltaq_service::{Acknowledged, Handle, Moment, SourceReport, WorkerState};
 use deltaq_types::{
     Difference, IndexDocument, IndexState, ItemDocument, ItemState, LeaseDocument, ObjectDocument,
-    QueueDocument, SourceDocument, SourceProblem, SyncedDocument, WorkerDocument,
+    QueueDocument, QueueWorkerDocument, SourceDocument, SourceProblem, SyncedDocument, WorkerDocument,
 };
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -208,6 +210,39 @@ pub fn worker(name: &str, state: &WorkerState, moment: Moment) -> WorkerDocument
         next_expires_in_ms: state.next_expiry.map(|at| millis(at.since(moment.now))),
         waiting: state.waiting as u64,
         oldest_waiting_at: state.waiting_since.map(wall),
+    }
+}
+
+/// A worker of this queue as of `moment`, with the age from which its leases are slow.
+#[must_use]
+pub fn queue_worker(
+    queue: &str,
+    name: &str,
+    state: &WorkerState,
+    moment: Moment,
+    slow_after: Duration,
+) -> QueueWorkerDocument {
+    let WorkerDocument {
+        worker,
+        leased,
+        oldest_leased_at,
+        next_expires_in_ms,
+        waiting,
+        oldest_waiting_at,
+        ..
+    } = worker(name, state, moment);
+    let age = state.oldest_lease.map(|since| moment.now.since(since));
+    QueueWorkerDocument {
+        queue: queue.to_owned(),
+        worker,
+        leased,
+        oldest_leased_at,
+        oldest_lease_age_ms: age.map(millis),
+        is_slow: age.is_some_and(|age| age > slow_after),
+        slow_after_ms: millis(slow_after),
+        next_expires_in_ms,
+        waiting,
+        oldest_waiting_at,
     }
 }
 

@@ -60,6 +60,7 @@ fn api(audit: Audit) -> (Router, ManualClock) {
         node: None,
         serves_metrics: false,
         serves_console: false,
+        links: Arc::default(),
         serves_kubernetes: false,
     });
     (router(state), hand)

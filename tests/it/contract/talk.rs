@@ -83,6 +83,7 @@ impl Talk {
             node: None,
             serves_metrics: true,
             serves_console: true,
+            links: Arc::default(),
             serves_kubernetes: true,
         });
         let router = router(state);

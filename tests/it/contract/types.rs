@@ -3,9 +3,10 @@
 use std::fmt::Debug;
 
 use deltaq_types::{
-    EventDocument, ExplainDocument, GroupList, Info, ItemDocument, KeysCount, NodeList, ObjectDocument, Page,
-    ParkedErrors, Popped, ProblemDocument, Produced, PurgedDocument, QueueDocument, QueuePage, QueueSettings,
-    QueueStatus, Replaced, SettingsPlan, SettledList, SourceDocument, SyncedDocument, WorkerDocument,
+    EventDocument, ExplainDocument, Found, GroupList, Info, ItemDocument, KeysCount, NodeList,
+    ObjectDocument, Page, ParkedErrors, Popped, ProblemDocument, Produced, PurgedDocument, QueueDocument,
+    QueuePage, QueueSettings, QueueStatus, Replaced, SettingsPlan, SettledList, SourceDocument,
+    SyncedDocument, WorkerDocument, WorkerList,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -27,6 +28,8 @@ pub(super) fn check(method: &str, uri: &str, status: u16, text: &str) {
         ("GET", []) => same::<QueuePage>(text),
         (_, ["v1", "info"]) => same::<Info>(text),
         (_, ["v1", "nodes"]) => same::<NodeList>(text),
+        (_, ["v1", "workers"]) => same::<WorkerList>(text),
+        (_, ["v1", "find"]) => same::<Found>(text),
         ("GET" | "PUT" | "PATCH", [_]) | (_, [_, "pause" | "resume" | "close" | "reopen"]) => {
             same::<QueueDocument>(text);
         }

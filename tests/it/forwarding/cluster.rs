@@ -104,6 +104,7 @@ impl TestNode {
             node: Some(Arc::new(Node::new(name, SECRET).expect("a node"))),
             serves_metrics: true,
             serves_console: true,
+            links: Arc::default(),
             serves_kubernetes: true,
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");

@@ -64,6 +64,7 @@ pub(crate) fn api(registry: &Arc<Registry>, clock: &Clock, shutdown: &Shutdown) 
         node: None,
         serves_metrics: false,
         serves_console: false,
+        links: Arc::default(),
         serves_kubernetes: false,
     }))
 }

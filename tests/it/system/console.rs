@@ -3,12 +3,18 @@
 
 mod accessibility;
 mod browser;
+mod bulk;
+mod charts;
 mod everyday;
 mod files;
+mod first_view;
+mod hostile;
 mod lists;
 mod network;
+mod pages;
 mod proxy;
 mod questions;
+mod settings;
 mod stuck_keys;
 mod troubles;
 mod webhooks;
@@ -524,73 +530,5 @@ fn the_console_works_below_a_path_of_a_proxy() {
     browser.until_text("No worker takes the keys that are ready.");
     browser.click("Pause");
     browser.until_text("Paused: workers get nothing");
-    end(&browser);
-}
-
-#[test]
-fn hostile_keys_and_objects_are_text() {
-    let server = Server::in_memory();
-    let at = server.address;
-    let keys = [
-        "<img src=x onerror=alert(1)>",
-        "a/b c",
-        "..",
-        "\u{202e}gnp.exe",
-        "日本語 ключ",
-        "%2e%2e/x?y#z",
-        "a/../b%2F",
-        "👩\u{200d}👧 🏴",
-        &"long-".repeat(200),
-        "'\"&;",
-    ];
-    for key in keys {
-        let object = json!({ "key": key, "html": "<script>document.title='owned'</script>", "rtl": "\u{202e}abc", "__proto__": { "x": 1 } });
-        post(at, "q/add?source=%3Cb%3Esource", &object);
-    }
-    post(at, "q/add", &json!({ "key": "large", "text": "x".repeat(1_000_000) }));
-    settle(at, "q", 1, "reject", Some("</td><script>alert(1)</script>\u{202e}"));
-    let browser = Browser::start(at);
-    browser.open("queues/q/keys");
-    browser.until("all keys", || browser.count("tbody tr") == keys.len() as u64 + 1);
-    assert_eq!(browser.count("main img, main script, main b"), 0);
-    assert!(browser.text().contains("\\u202egnp.exe"), "{}", browser.text());
-    for (index, key) in keys.iter().enumerate() {
-        browser.open("queues/q/keys");
-        browser.until("all keys", || browser.count("tbody tr") == keys.len() as u64 + 1);
-        // The link of a row leads to the key, whatever the key is.
-        browser.js_with("[...document.querySelectorAll('tbody a.row')].find(a => decodeURIComponent(a.hash.split('/').pop()) === arguments[0]).click()", vec![(*key).into()]);
-        browser.until_text(if index == 0 { "It is parked" } else { "It is ready" });
-        browser.until_text("Waiting changes");
-        assert_eq!(browser.count("main img, main script, main b"), 0);
-        assert!(!browser.js("return document.title").as_str().expect("a title").contains("owned"));
-        browser.until_text("<script>document.title='owned'</script>");
-        browser.until_text("\\u202eabc");
-    }
-    browser.open("queues/q/keys/large");
-    browser.until_text("976.6 KiB");
-    browser.click_on(".object-box > button");
-    let lines = "line\\n".repeat(10_000);
-    let odd = format!(
-        r#"{{"key":"odd","digits":123456789012345678901234567890,"half":1.50,"control":"\u0000\u001b[31m","emoji":"🏴","lines":"{lines}"}}"#
-    );
-    call(at, "POST", "/v1/queues/q/add", &odd);
-    browser.open("queues/q/keys/odd");
-    for part in ["123456789012345678901234567890", "1.50", r"\u0000\u001b[31m", "🏴"] {
-        browser.until_text(part);
-    }
-    assert_eq!(browser.js("return document.documentElement.scrollWidth > innerWidth"), false);
-    browser.open("queues/q/parked");
-    browser.until_text("</td><script>alert(1)</script>\\u202e");
-    browser.open("nowhere");
-    browser.until_text("There is no such page");
-    end(&browser);
-
-    // A key with very many deltas: both ends are shown.
-    for _ in 0..3 {
-        post(at, "many/add", &(0..300).map(|n| json!({ "key": "k", "n": n })).collect::<Value>());
-    }
-    browser.open("queues/many/keys/k");
-    browser.until_text("900 deltas");
-    browser.until_text("Show more of the 800 deltas in between");
     end(&browser);
 }

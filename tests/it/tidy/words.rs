@@ -8,6 +8,7 @@ use super::{Source, files};
 /// A private word or phrase, and the term to use instead.
 const PRIVATE: &[(&str, &str)] = &[
     ("Aftermath", "Effects"),
+    ("are at it", "are busy"),
     ("Book", "QueueRecord"),
     ("Books", "CommitQueue"),
     ("comes into being", "is created"),
@@ -59,6 +60,7 @@ const PRIVATE: &[(&str, &str)] = &[
     ("make good", "recover"),
     ("make_good", "recover"),
     ("Mark", "HighWaterMark"),
+    ("Mend the cause", "Fix the cause"),
     ("Naming", "QueueMeta"),
     ("news", "new changes"),
     ("Pace", "Timing or connection timeouts"),
@@ -87,6 +89,8 @@ const PRIVATE: &[(&str, &str)] = &[
     ("Trouble", "Backoff"),
     ("unreached", "undelivered"),
     ("Visit", "RequestContext"),
+    ("wait for a person", "need attention"),
+    ("waits for a person", "needs attention"),
     ("what becomes of", "the outcome of"),
     ("who waits", "waiting pops"),
 ];
@@ -105,6 +109,7 @@ const SEARCHED: &[&str] = &[
     "clients/go",
     "clients/python",
     "config",
+    "console",
     "crates",
     "deploy",
     "docs",
@@ -136,7 +141,7 @@ fn found(source: &Source) -> Vec<String> {
 
 #[test]
 fn private_words_do_not_come_back() {
-    let kinds = ["rs", "go", "md", "toml", "yml", "json", "sh", "py", "sql", "service"];
+    let kinds = ["rs", "go", "md", "toml", "yml", "json", "sh", "py", "sql", "service", "js"];
     let is_this = |path: &str| path.ends_with("tidy/words.rs");
     let searched = SEARCHED.iter().flat_map(|name| files(name, &kinds));
     let searched = searched.filter(|file| !is_this(&file.path));

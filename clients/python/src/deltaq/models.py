@@ -347,6 +347,8 @@ class Status:
     drained: bool
     building_indexes: list[str] = field(default_factory=list)
     building_groups: bool = False
+    #: Deltas that were queued in the present life of the queue.
+    changes: int = 0
     last_replace: Json | None = None
     followers: list[str] = field(default_factory=list)
     follow: Json | None = None

@@ -168,6 +168,28 @@ impl Handle {
         item.await
     }
 
+    /// The first keys with a prefix that have work, failures or a known object, in key order.
+    ///
+    /// # Errors
+    /// Same as [`items`](Self::items).
+    pub async fn keys_with_prefix(
+        &self,
+        prefix: &str,
+        limit: usize,
+    ) -> Result<Vec<(Key, Option<ListedState>)>, Error> {
+        let state = |entry: &Entry| ListedState::ALL.into_iter().find(|state| is_in(entry, *state));
+        let is_there = |entry: &&Entry| {
+            state(entry).is_some() || entry.schedule_state.failures > 0 || entry.known.is_some()
+        };
+        self.read(|queue, _| {
+            let entries = queue.table().from(Bound::Included(prefix)).map(|(_, entry)| entry);
+            let entries = entries.take_while(|entry| entry.key.as_str().starts_with(prefix));
+            let found = entries.take(EXAMINED_MAX).filter(is_there).take(limit);
+            found.map(|entry| (entry.key.clone(), state(entry))).collect()
+        })
+        .await
+    }
+
     /// Why a key is not delivered.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use deltaq_engine::id::{Token, Worker};
 use deltaq_engine::time::Time;
@@ -140,5 +141,13 @@ impl Handle {
         let (resource_version, moment) =
             self.read(|queue, moment| (queue.resource_version(), moment)).await?;
         Ok(ListPage { entries, next, resource_version, moment })
+    }
+
+    /// The age from which a lease of this queue is old.
+    ///
+    /// # Errors
+    /// The same errors as reads.
+    pub async fn slow_after(&self) -> Result<Duration, Error> {
+        self.read_state(|state, _| state.work_times.slow_after(state.queue.config().lease)).await
     }
 }

@@ -23,6 +23,7 @@ use super::delivery::{Delivered, Delivery, Grant, Reply};
 use super::lease_waits::LeaseWaits;
 use super::leftovers::OpenLeftovers;
 use super::waiters::Waiters;
+use super::work_times::WorkTimes;
 use super::{Error, Handle, drop_in_background};
 use crate::author::author;
 
@@ -57,6 +58,10 @@ pub(crate) struct Locked {
     pub(crate) resync_due: bool,
     /// Counts of changes since `/metrics` was last read.
     pub(crate) counters: Counters,
+    /// Number of deltas that were queued since the queue was loaded.
+    pub(crate) changes: u64,
+    /// How long the leases lasted that have ended.
+    pub(crate) work_times: WorkTimes,
     /// The newest event that a follower in mode `events` may take is not newer than this one.
     pub(crate) last_change: Rv,
     /// Whether the task of a follower waits until the queue has room for rows.
@@ -326,6 +331,8 @@ impl Locked {
             armed: None,
             resync_due: false,
             counters: Counters::default(),
+            changes: 0,
+            work_times: WorkTimes::default(),
             last_change: queue_rv,
             awaits_room: false,
             milestones: [false; 2],
@@ -354,6 +361,8 @@ impl Locked {
             self.commits.push(journal, *id, events, self.queue.resource_version());
         }
         self.counters.add(&effects.counters);
+        self.changes += effects.counters.deltas.iter().sum::<u64>();
+        self.work_times.note(&effects.works);
         self.resync_due |= effects.resync_due;
         effects
     }

@@ -44,9 +44,22 @@ fn every_view_is_accessible_and_fits_every_width() {
         "queues/prices/parked",
         "queues/prices/tail",
         "queues/mails/groups",
+        "queues/prices/settings",
+        "find?q=sku-1",
+        "workers",
+        "sources",
+        "reflectors",
+        "endpoints",
+        "nodes",
+        "activity",
     ];
-    let empty =
-        ["queues/prices/keys?find=absent", "queues/search/parked", "queues/prices/groups", "queues/absent"];
+    let empty = [
+        "find?q=absent",
+        "queues/prices/keys?find=absent",
+        "queues/search/parked",
+        "queues/prices/groups",
+        "queues/absent",
+    ];
     let mut wrong = Vec::new();
     for scheme in ["light", "dark"] {
         for width in [1280, 360] {

@@ -252,6 +252,11 @@ impl Browser {
         self.devtools("Emulation.setEmulatedMedia", &feature);
     }
 
+    /// Sets the zone of the user, such as `Asia/Kolkata`.
+    pub(super) fn in_zone(&self, zone: &str) {
+        self.devtools("Emulation.setTimezoneOverride", &json!({ "timezoneId": zone }));
+    }
+
     /// Runs a script at the start of the next pages.
     pub(super) fn begin_with(&self, script: &str) {
         self.devtools("Page.addScriptToEvaluateOnNewDocument", &json!({ "source": script }));

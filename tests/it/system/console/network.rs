@@ -121,7 +121,7 @@ fn a_rate_leaves_out_the_numbers_between_two_lives() {
     browser.open("queues/q");
     browser.until("a version", || browser.js(version).as_f64() > Some(1.0));
     let before = browser.js(version).as_f64();
-    browser.js("window.most = 0; setInterval(() => { const fact = [...document.querySelectorAll('.facts dt')].find(one => one.innerText.startsWith('Events per')); most = Math.max(most, Number(fact?.nextSibling.innerText.replaceAll(/[^0-9]/g, '') ?? 0)); }, 20)");
+    browser.js("window.most = 0; setInterval(() => { const fact = [...document.querySelectorAll('.facts dt')].find(one => one.innerText.startsWith('Changes in')); most = Math.max(most, Number(fact?.nextSibling.innerText.replaceAll(/[^0-9]/g, '') ?? 0)); }, 20)");
     server.kill();
     browser.until_text("What you see is from before");
     server.start();

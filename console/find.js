@@ -1,0 +1,53 @@
+// A text among all queues, their keys, sources and workers.
+
+import { get } from "./api.js";
+import { now } from "./clock.js";
+import { announce, counted, count, foreign, h, show, time } from "./dom.js";
+import { toKey, toKeys, toQueue } from "./routes.js";
+import { failure, loading, state } from "./states.js";
+import { cell, number, rowHead, section } from "./table.js";
+import { workerName } from "./workers.js";
+
+const queueLink = (queue) => h("a", { class: "plain", href: toQueue(queue) }, foreign(queue));
+
+const row = (target, name, ...cells) => h("tr", null, rowHead(target, name), cells);
+
+function keyRow({ queue, key, state: word }) {
+  return row(toKey(queue, key), foreign(key, "key"),
+    cell("Queue", queueLink(queue)),
+    cell("State", word === null ? h("span", { class: "muted" }, "acknowledged") : h("span", { class: `pill ${word}` }, word)));
+}
+
+const sourceRow = ({ queue, source, keys }) => row(toKeys(queue, { state: "latest", source }), foreign(source), cell("Queue", queueLink(queue)), number({ "data-label": "Keys" }, count(keys)));
+const workerRow = ({ queue, worker, leased }) => row(toKeys(queue, { state: "leased", worker }), workerName(worker), cell("Queue", queueLink(queue)), number({ "data-label": "Leases" }, count(leased)));
+
+export async function findView({ body, query, signal, reload }) {
+  const text = query.q ?? "";
+  document.getElementById("find").value = text;
+  if (text === "") {
+    show(body, state("empty", "What do you look for?", "The field in the header takes the start of a key, or a part of the name of a queue, source or worker. Press f to get there."));
+    return;
+  }
+  show(body, loading("Searching all queues"));
+  let found;
+  try {
+    found = await get("v1/find", { query: { q: text }, signal });
+  } catch (error) {
+    if (!signal.aborted) show(body, failure(error, reload));
+    return;
+  }
+  const { queues, keys, sources, workers } = found;
+  const total = queues.length + keys.length + sources.length + workers.length;
+  const unavailable = found.unavailable > 0 && h("p", { class: "strip" }, `${counted(found.unavailable, "queue")} can't be read and ${found.unavailable === 1 ? "was" : "were"} not searched.`);
+  const line = h("p", { class: "found", role: "status" }, `${counted(total, "match", "matches")}${found.has_more ? ", and there are more" : ""}, as of `, time(new Date(now()).toISOString()));
+  announce(line.textContent);
+  if (total === 0) {
+    show(body, unavailable, state("empty", "Nothing is found", ["No key begins with ", foreign(text, "key"), ", and no queue, source or worker has it in its name. Sources and workers are searched while a queue knows them."]));
+    return;
+  }
+  show(body, unavailable, line,
+    section("Keys", [["Key"], ["Queue"], ["State"]], keys.map(keyRow)),
+    section("Queues", [["Queue"]], queues.map((queue) => row(toQueue(queue), foreign(queue)))),
+    section("Sources", [["Source"], ["Queue"], ["Keys", true]], sources.map(sourceRow)),
+    section("Workers", [["Worker"], ["Queue"], ["Leases", true]], workers.map(workerRow)));
+}

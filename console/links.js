@@ -1,0 +1,36 @@
+// Links to other places: the dashboard of a queue, the documents, and the entries of the runbook that fit what is wrong.
+
+import { serverInfo } from "./api.js";
+import { h, show } from "./dom.js";
+
+/** The entries of the runbook: each with what must be wrong. */
+const ENTRIES = [
+  ["DeltaqKeysParked", "keys are parked", (status) => status.parked > 0],
+  ["DeltaqBacklogGrowing", "no worker takes the keys", (status) => status.ready > 0 && status.leased === 0 && status.waiters === 0 && !status.paused],
+  ["DeltaqFollowerLagging", "the follower can't go on", ({ follow }) => follow?.state === "blocked" || follow?.state === "waiting"],
+  ["DeltaqPushFailing", "the endpoint fails", ({ push }) => Boolean(push) && push.state !== "sending"],
+  ["DeltaqHookRejects", "deliveries were not applied", ({ hook }) => hook?.kept > 0],
+];
+
+const page = (docs, name, fragment = "") => `${docs}/${name}.md${fragment}`;
+
+/** A line of links that follows the status of a queue. They need settings of the server; without them it is empty. */
+export function linksOf(queue) {
+  const line = h("p", { class: "links" });
+  let links = { grafana: null, docs: null };
+  serverInfo().then((info) => { links = info.links ?? links; }, () => {});
+  let shown = null;
+  const update = (status) => {
+    const { grafana, docs } = links;
+    const wanted = [
+      grafana && ["Dashboard", grafana.replaceAll("{queue}", encodeURIComponent(queue))],
+      ...(docs ? ENTRIES.filter(([, , isWrong]) => isWrong(status)).map(([entry, text]) => [`Runbook: ${text}`, page(docs, "runbook", `#${entry.toLowerCase()}`)]) : []),
+      docs && ["Documents", page(docs, "console")],
+      docs && ["Simulator", page(docs, "simulator")],
+    ].filter(Boolean);
+    const text = JSON.stringify(wanted);
+    if (text !== shown) show(line, wanted.map(([name, target]) => h("a", { href: target, rel: "noreferrer" }, name)));
+    shown = text;
+  };
+  return { element: line, update };
+}

@@ -1,0 +1,81 @@
+// The series of a queue, or the sums over all queues: four charts, and how long until nothing waits.
+
+import { get } from "./api.js";
+import { chart } from "./charts.js";
+import { count, counted, h, setText, show, span } from "./dom.js";
+import { poll } from "./live.js";
+
+/** A series has a new point each minute. */
+const EVERY = 20_000;
+const RANGES = { "1h": ["the last hour", "1m"], "6h": ["the last 6 hours", "5m"], "24h": ["the last 24 hours", "15m"] };
+
+const perMinute = (value) => (value < 10 && !Number.isInteger(value) ? value.toFixed(1) : count(Math.round(value)));
+
+const CHARTS = [
+  { title: "Keys a minute", format: perMinute, lines: [["in", "one", ({ per_minute: rates }) => rates?.changes], ["acknowledged", "two", ({ per_minute: rates }) => rates?.acks], ["failed", "three", ({ per_minute: rates }) => rates?.failures]] },
+  { title: "Ready keys", format: count, lines: [["ready", "one", ({ gauges }) => gauges?.ready]] },
+  { title: "Oldest change", format: span, lines: [["age", "one", ({ gauges }) => gauges?.oldest_unacknowledged_age_ms]] },
+  { title: "Processing time", format: span, lines: [["half of the leases", "one", ({ processing }) => processing?.p50_ms], ["99 %", "two", ({ processing }) => processing?.p99_ms]] },
+];
+
+/** A time in hours and minutes. */
+function roughly(ms) {
+  const minutes = Math.round(ms / 60_000);
+  if (minutes < 1) return "less than a minute";
+  return minutes < 60 ? `about ${minutes} min` : `about ${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}
+
+/** How long until no key waits, in a sentence. */
+export function drainText({ empties_in_ms: left, reason, waiting, shrinks_per_minute: shrinks }) {
+  if (waiting === 0) return "No key waits.";
+  const keys = counted(waiting, "key");
+  if (left !== null && left !== undefined) return `Empty in ${roughly(left)} at this rate: ${keys} ${waiting === 1 ? "waits" : "wait"}, and each minute ${perMinute(shrinks)} fewer.`;
+  if (reason === "stalled") return `${keys} ${waiting === 1 ? "waits" : "wait"}, and none was acknowledged in the last minutes.`;
+  if (reason === "growing" || typeof shrinks === "number") return `It does not get empty at this rate: ${keys} ${waiting === 1 ? "waits" : "wait"}, and each minute ${shrinks < 0 ? `${perMinute(-shrinks)} more come than go` : "as many come as go"}.`;
+  return `${keys} ${waiting === 1 ? "waits" : "wait"}. The rate is not known yet.`;
+}
+
+/**
+ * The charts of `path`. `range` is the range to begin with, and `onRange` gets another one. Returns the section, and a promise that ends
+ * when the first points are shown, or when they can't be.
+ */
+export function seriesSection({ path, range, onRange, signal, isCompact = false }) {
+  let present = range in RANGES ? range : "1h";
+  const drain = h("p", { class: "drain" });
+  const note = h("p", { class: "muted" });
+  const choose = h("select", { "aria-label": "Time", onchange: () => { present = choose.value; onRange(present); refresh(); } }, Object.entries(RANGES).map(([value, [text]]) => h("option", { value }, text)));
+  choose.value = present;
+  const isNarrow = matchMedia("(max-width: 44rem)").matches;
+  const charts = CHARTS.map(({ title, format, lines }) => ({ ...chart({ title, format, isSmall: isCompact || isNarrow }), lines }));
+  const grid = h("div", { class: `charts${isCompact ? " compact" : ""}` }, charts.map(({ element }) => element));
+  const element = h("details", { class: "series", open: !isCompact || !isNarrow }, h("summary", null, "Charts"), h("div", { class: "bar" }, choose, drain), grid, note);
+  let shown;
+  const isShown = new Promise((resolve) => { shown = resolve; });
+
+  async function read() {
+    let series;
+    try {
+      series = await get(path, { query: { since: present, step: RANGES[present][1] }, signal });
+    } catch (error) {
+      shown();
+      // An older server has no series.
+      element.hidden = error.status === 404;
+      if (error.status === 404) return;
+      throw error;
+    }
+    element.hidden = false;
+    const step = series.step_ms;
+    const points = series.points.map((point) => ({ at: Date.parse(point.at), point }));
+    const [from, to] = [Date.parse(series.from_at), Date.parse(series.until_at)];
+    for (const { update, lines } of charts) {
+      update({ from, to: Math.max(to, from + step), step, times: points.filter(({ point }) => point.minutes > 0).map(({ at }) => at),
+        lines: lines.map(([name, kind, value]) => ({ name, kind, points: points.map(({ at, point }) => ({ at, value: point.minutes > 0 ? value(point) ?? null : null })) })) });
+    }
+    show(drain, drainText(series.drain));
+    const gaps = points.filter(({ point }) => point.minutes === 0).length;
+    setText(note, gaps > 0 ? `Grey: the server did not run, or did not record (${counted(Math.round((gaps * step) / 60_000), "minute")}).` : "");
+    shown();
+  }
+  const refresh = poll(read, { every: EVERY, signal, onFailure: () => {} });
+  return { element, isShown };
+}

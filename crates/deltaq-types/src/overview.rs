@@ -1,0 +1,98 @@
+//! Replies over all queues that the caller may read.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{ItemState, Timestamp, UnavailableQueue};
+
+/// The workers of all queues that the caller may read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WorkerList {
+    /// The workers: first those with a slow lease, then by the age of the oldest lease, then those that only wait.
+    pub workers: Vec<QueueWorkerDocument>,
+    /// The number of workers that the limit has left out.
+    pub left_out: u64,
+    /// Queues that can't be read.
+    pub unavailable: Vec<UnavailableQueue>,
+}
+
+/// A worker of a queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct QueueWorkerDocument {
+    /// The queue.
+    pub queue: String,
+    /// The name of the worker; null for all pops without a name.
+    #[schema(required = true)]
+    pub worker: Option<String>,
+    /// Leases that the worker holds.
+    pub leased: u64,
+    /// When the oldest of these leases was created.
+    #[schema(required = true)]
+    pub oldest_leased_at: Option<Timestamp>,
+    /// The age of the oldest of these leases, in milliseconds.
+    #[schema(required = true)]
+    pub oldest_lease_age_ms: Option<u64>,
+    /// Whether the oldest lease is older than `slow_after_ms`.
+    pub is_slow: bool,
+    /// The age from which a lease is old for this queue, in milliseconds.
+    pub slow_after_ms: u64,
+    /// Milliseconds until the first of these leases expires.
+    #[schema(required = true)]
+    pub next_expires_in_ms: Option<u64>,
+    /// Pops of the worker that wait for keys.
+    pub waiting: u64,
+    /// When the first of these pops arrived.
+    #[schema(required = true)]
+    pub oldest_waiting_at: Option<Timestamp>,
+}
+
+/// What a text was found in, among the queues that the caller may read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Found {
+    /// Queues whose names contain the text, by name.
+    pub queues: Vec<String>,
+    /// Keys that begin with the text: first those that equal it, then by key.
+    pub keys: Vec<FoundKey>,
+    /// Sources whose names contain the text, by name.
+    pub sources: Vec<FoundSource>,
+    /// Workers whose names contain the text, by name.
+    pub workers: Vec<FoundWorker>,
+    /// Whether there are more matches than these, of any kind.
+    pub has_more: bool,
+    /// The number of queues that can't be read and were not searched.
+    pub unavailable: u64,
+}
+
+/// A key of a queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FoundKey {
+    /// The queue.
+    pub queue: String,
+    /// The key.
+    pub key: String,
+    /// The state of the key; null if it has no work, so all of its changes are acknowledged.
+    #[schema(required = true)]
+    pub state: Option<ItemState>,
+}
+
+/// A source of a queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FoundSource {
+    /// The queue.
+    pub queue: String,
+    /// The name of the source.
+    pub source: String,
+    /// The number of keys that the source owns.
+    pub keys: u64,
+}
+
+/// A worker of a queue that holds leases or waits for keys.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FoundWorker {
+    /// The queue.
+    pub queue: String,
+    /// The name of the worker.
+    pub worker: String,
+    /// Leases that the worker holds.
+    pub leased: u64,
+}

@@ -1,0 +1,81 @@
+//! Actions on all keys of a filter: the count first, then the progress, then what has changed in between.
+
+use serde_json::json;
+
+use super::browser::Browser;
+use super::proxy::Proxy;
+use super::{Guarded, call, end, objects, post, settle};
+use crate::system::cli::Server;
+
+/// Records the bodies of the calls that the page sends.
+const RECORD: &str = "window.sent = []; const send = fetch; window.fetch = (...all) => { if (all[1]?.body) sent.push(JSON.parse(all[1].body)); return send(...all); }";
+
+#[test]
+fn an_action_on_a_filter_counts_first_and_names_what_has_changed() {
+    let server = Server::in_memory();
+    let at = server.address;
+    post(at, "prices/add?source=erp", &objects("sku-", 8));
+    settle(at, "prices", 6, "reject", Some("no route"));
+    settle(at, "prices", 2, "nack", Some("busy"));
+    let proxy = Proxy::start(at, "");
+    let answer = |path: &str, keys: u64| {
+        let document = json!({ "keys": keys, "resource_version": 77 });
+        proxy.answer(path, 200, "application/json", &document.to_string(), 1);
+    };
+    let browser = Browser::start(proxy.address);
+    browser.begin_with(RECORD);
+    browser.open("queues/prices/keys?state=parked&find=sku-&error=no%20route");
+    browser.until_text("6 keys, as of");
+    browser.type_into("[aria-label='Only keys whose change is older than']", "1h");
+    answer("/parked/redrive", 6);
+    answer("/parked/redrive", 4);
+    browser.click("Redrive these keys…");
+    browser.until_text("Redrive 6 keys of prices?");
+    browser.click("Redrive 6 keys");
+    browser.until_text("Redriven: 4 keys. 2 keys had changed in the meantime and were left out.");
+    let filter = json!({ "prefix": "sku-", "error": "no route", "older_than": "1h" });
+    let mut until = filter.clone();
+    until["until"] = json!(77);
+    assert_eq!(
+        browser.js("return sent"),
+        json!([{ "filter": filter, "dry_run": true }, { "filter": until }])
+    );
+    end(&browser);
+
+    // To discard needs the name of the queue; without a filter it is about all keys of the state.
+    browser.open("queues/prices/keys?state=parked");
+    answer("/parked/discard", 6);
+    answer("/parked/discard", 6);
+    browser.click("Discard these keys…");
+    browser.until_text("These are all parked keys.");
+    assert_eq!(browser.js("return document.querySelector('dialog [type=submit]').disabled"), true);
+    browser.type_into("#typed", "prices");
+    browser.click("Discard 6 keys");
+    browser.until_text("Discarded: 6 keys.");
+    assert_eq!(
+        browser.js("return sent"),
+        json!([{ "all": true, "dry_run": true }, { "filter": { "until": 77 } }])
+    );
+    // Delayed keys, of which none matches, and a refusal.
+    browser.open("queues/prices/keys?state=delayed");
+    answer("/delayed/promote", 0);
+    browser.click("Deliver these keys now…");
+    browser.until_text("No key matches.");
+    proxy.refuse("/delayed/promote", 400, "invalid-request", 1);
+    browser.click("Deliver these keys now…");
+    browser.until_text("the proxy says invalid-request");
+    // Other states have no such actions.
+    browser.choose("State", "ready");
+    browser.until("no actions", || !browser.text().contains("Deliver these keys now"));
+    assert_eq!(call(at, "GET", "/v1/queues/prices/status", "")["parked"], 6);
+    end(&browser);
+
+    let guarded = Guarded::start(&["prices"]);
+    let browser = Browser::start(guarded.server.address);
+    browser.open("queues/prices/keys?state=parked");
+    browser.type_into("#token", "viewer");
+    browser.click("Use the token");
+    browser.until_text("Redrive these keys…");
+    assert_eq!(browser.js("return document.querySelectorAll('.view .bar button:enabled').length"), 0);
+    end(&browser);
+}
