@@ -130,9 +130,9 @@ impl Operation {
         matches!(self.permission, Permission::OnQueue(_) | Permission::Signature)
     }
 
-    /// Whether it reads the queues of all nodes.
+    /// Whether it reads the queues of all nodes, or what belongs to them.
     pub(super) fn lists_queues(&self) -> bool {
-        matches!(self.id, Some("list_queues" | "list_all_workers" | "find"))
+        matches!(self.id, Some("list_queues" | "list_all_sources" | "list_all_workers" | "find"))
     }
 
     /// Whether it belongs to the Kubernetes API.

@@ -1,5 +1,6 @@
 //! The handlers, one file per part of the API.
 
+pub(super) mod all_sources;
 pub(super) mod console;
 pub(super) mod consume;
 pub(super) mod groups;

@@ -4,7 +4,7 @@ use super::document;
 use crate::config::access::Verb;
 use crate::http::kubernetes;
 use crate::http::openapi::params::{
-    AddQuery, AllWorkersQuery, CloseQuery, DeleteQuery, DeleteQueueQuery, DeltasQuery, ExtendQuery,
+    AddQuery, AllSourcesQuery, AllWorkersQuery, CloseQuery, DeleteQuery, DeleteQueueQuery, DeltasQuery, ExtendQuery,
     FindQuery, GroupsQuery, HistoryQuery, IndexQuery, IndexesQuery, ItemQuery, ItemsQuery, KeyHistoryQuery,
     KeyItemQuery, KeyQuery, KnownQuery, ListQuery, Names, ObjectOfQuery, ObjectQuery, ParkedQuery, PopQuery,
     ReplaceQuery, SettingsQuery, SourcesQuery, SyncedQuery, UpdateQuery, ViewQuery, WatchQuery, WorkersQuery,
@@ -12,7 +12,7 @@ use crate::http::openapi::params::{
 use crate::http::operation::{BodyKind, Class, Operation, Permission};
 use crate::http::request::call::{Handler, conditional, with_body, with_headers, without_body};
 use crate::http::routes::{
-    console, consume, groups, history, hooks, indexes, items, overview, parked, produce, push, queues,
+    all_sources, console, consume, groups, history, hooks, indexes, items, overview, parked, produce, push, queues,
     server, settings, sources, views, watch,
 };
 
@@ -136,7 +136,8 @@ operations! {
     GET    "/v1/queues/{queue}/history/{*key}" get_history    OnQueue(Read)    Read      Ignored  [KeyHistoryQuery] long  without_body history::of_key;
     GET    "/v1/queues/{queue}/sources"        list_sources   OnQueue(Read)    Read      Ignored  [SourcesQuery]    long  without_body sources::sources;
     POST   "/v1/queues/{queue}/sources"        report_source  OnQueue(Produce) Write     Document []                long  with_body    sources::report;
-    PATCH  "/v1/queues/{queue}/sources/{*source}" patch_source OnQueue(Admin)  Write     Document []                long  with_body    sources::change;
+    PATCH  "/v1/queues/{queue}/sources/{source}" patch_source OnQueue(Produce) Write     Document []                long  with_body    sources::change;
+    POST   "/v1/queues/{queue}/sources/{source}/seen" seen_source OnQueue(Produce) Write Empty    []                long  with_body    sources::seen;
     GET    "/v1/queues/{queue}/workers"        list_workers   OnQueue(Read)    Read      Ignored  [WorkersQuery]    long  without_body sources::workers;
     GET    "/v1/queues/{queue}/groups"         list_groups    OnQueue(Read)    Read      Ignored  [GroupsQuery]     long  without_body groups::groups;
     GET    "/v1/queues/{queue}/synced"         get_synced     OnQueue(Read)    Wait      Ignored  [SyncedQuery]     long  without_body sources::synced;
@@ -147,6 +148,7 @@ operations! {
     POST   "/v1/queues/{queue}/hook/deliveries/discard" discard_deliveries OnQueue(Admin) Write Document []         long  with_body    hooks::discard;
     GET    "/v1/workers"                       list_all_workers Somewhere(Read) Read     Ignored  [AllWorkersQuery] long  without_body overview::workers;
     GET    "/v1/find"                          find           Somewhere(Read)  Read      Ignored  [FindQuery]       long  without_body overview::find;
+    GET    "/v1/sources"                       list_all_sources Somewhere(Read) Read     Ignored  [AllSourcesQuery] long  without_body all_sources::sources;
     GET    "/v1/info"                          get_info       Token            Read      Ignored  []                long  without_body server::info;
     GET    "/v1/nodes"                         list_nodes     Everywhere(Read) Read      Ignored  []                long  without_body server::nodes;
     GET    "/livez"                            livez          Nothing          Unlimited Ignored  []                long  without_body server::livez;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderValue, Request, StatusCode, Uri, header};
 use deltaq_service::Peer;
-use deltaq_types::{NodeDetails, NodeList};
+use deltaq_types::{NodeDetails, NodeList, UnavailableQueue};
 use futures_util::future::try_join_all;
 use serde::de::DeserializeOwned;
 
@@ -93,6 +93,17 @@ pub(in crate::http) async fn details_of(
         (parts.status == StatusCode::OK).then_some(list.this)
     };
     tokio::time::timeout(DETAILS_WAIT, reply).await.ok().flatten()
+}
+
+/// A queue that can't be read.
+pub(in crate::http) fn unavailable(name: String, error: deltaq_service::Error) -> UnavailableQueue {
+    let problem = Problem::from(error);
+    UnavailableQueue {
+        name,
+        code: problem.code().name().to_owned(),
+        detail: problem.detail().to_owned(),
+        hint: problem.advice().map(str::to_owned),
+    }
 }
 
 fn incomplete() -> Problem {

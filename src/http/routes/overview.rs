@@ -7,12 +7,12 @@ use deltaq_engine::excerpt::Excerpt;
 use deltaq_engine::limits::KEY_BYTES_MAX;
 use deltaq_service::{Handle, ListedState};
 use deltaq_types::{
-    Found, FoundKey, FoundSource, FoundWorker, ItemState, QueueWorkerDocument, UnavailableQueue, WorkerList,
+    Found, FoundKey, FoundSource, FoundWorker, ItemState, QueueWorkerDocument, WorkerList,
 };
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::config::access::Verb;
-use crate::http::cluster::gather::of_all_nodes;
+use crate::http::cluster::gather::{of_all_nodes, unavailable};
 use crate::http::gate::limits::{PAGE_DEFAULT, PAGE_MAX};
 use crate::http::openapi::params::{AllWorkersQuery, FindQuery};
 use crate::http::openapi::responses::{Always, Unavailable};
@@ -72,13 +72,7 @@ async fn own_workers(context: &RequestContext, limit: usize) -> WorkerList {
             // A queue that was deleted in the meantime has no workers.
             Ok(()) | Err(deltaq_service::Error::QueueDeleted) => {}
             Err(error) => {
-                let problem = Problem::from(error);
-                all.unavailable.push(UnavailableQueue {
-                    name: handle.name().to_string(),
-                    code: problem.code().name().to_owned(),
-                    detail: problem.detail().to_owned(),
-                    hint: problem.advice().map(str::to_owned),
-                });
+                all.unavailable.push(unavailable(handle.name().to_string(), error));
             }
         }
     }
