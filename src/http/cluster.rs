@@ -3,6 +3,8 @@
 
 pub(super) mod forward;
 pub(super) mod queue_list;
+pub(super) mod series_sums;
 
 mod exchange;
 mod limited_body;
+mod peer_call;

@@ -130,9 +130,9 @@ impl Operation {
         matches!(self.permission, Permission::OnQueue(_) | Permission::Signature)
     }
 
-    /// Whether it lists the queues of all nodes.
+    /// Whether it reads the queues of all nodes.
     pub(super) fn lists_queues(&self) -> bool {
-        self.id == Some("list_queues")
+        matches!(self.id, Some("list_queues" | "get_all_series"))
     }
 
     /// Whether it belongs to the Kubernetes API.

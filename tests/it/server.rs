@@ -36,6 +36,7 @@ mod queues;
 mod replacing;
 mod requests;
 mod sequences;
+mod series;
 mod settings;
 mod settling;
 mod skipping;

@@ -16,7 +16,7 @@ use crate::http::openapi::schemas;
 use crate::http::reply;
 use crate::http::request::call::ReadCall;
 use crate::http::routes::{
-    consume, groups, history, hooks, indexes, items, parked, produce, push, queues, server, settings,
+    consume, groups, history, hooks, indexes, items, parked, produce, push, queues, series, server, settings,
     sources, views, watch,
 };
 
@@ -28,7 +28,7 @@ use crate::http::routes::{
         license(name = "Apache-2.0", identifier = "Apache-2.0"),
     ),
     paths(
-        settings::put, settings::patch, settings::get, settings::plan, queues::list, queues::get, queues::status, queues::delete, queues::pause, queues::resume,
+        settings::put, settings::patch, settings::get, settings::plan, queues::list, queues::get, queues::status, series::of_queue, series::of_all, queues::delete, queues::pause, queues::resume,
         queues::close, queues::reopen, queues::purge, push::test, hooks::receive, hooks::list, hooks::get, hooks::redeliver, hooks::discard,
         produce::add, produce::update, produce::delete, produce::replace, produce::deltas,
         produce::resync, produce::seed, produce::forget,

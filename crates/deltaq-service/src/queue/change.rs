@@ -25,6 +25,8 @@ use super::leftovers::OpenLeftovers;
 use super::waiters::Waiters;
 use super::{Error, Handle, drop_in_background};
 use crate::author::author;
+use crate::metrics::QueueMetrics;
+use crate::series::Since;
 
 /// How often a thread tries to take the lock before it sleeps. Most changes take about a microsecond. The mutex alone
 /// would call `sched_yield` much earlier, which with 64 connections costs a tenth of the throughput.
@@ -55,8 +57,10 @@ pub(crate) struct Locked {
     pub(crate) armed: Option<Time>,
     /// Whether a periodic Resync is due but the queue's task has not begun it.
     pub(crate) resync_due: bool,
-    /// Counts of changes since `/metrics` was last read.
+    /// Counts of changes since `/metrics` was last read, and since the last minute ended.
     pub(crate) counters: Counters,
+    /// What happened since the last minute ended, without `counters`.
+    pub(crate) since_minute: Since,
     /// The newest event that a follower in mode `events` may take is not newer than this one.
     pub(crate) last_change: Rv,
     /// Whether the task of a follower waits until the queue has room for rows.
@@ -326,6 +330,7 @@ impl Locked {
             armed: None,
             resync_due: false,
             counters: Counters::default(),
+            since_minute: Since::default(),
             last_change: queue_rv,
             awaits_room: false,
             milestones: [false; 2],
@@ -354,8 +359,15 @@ impl Locked {
             self.commits.push(journal, *id, events, self.queue.resource_version());
         }
         self.counters.add(&effects.counters);
+        self.since_minute.note(effects.waits.len(), &effects.works);
         self.resync_due |= effects.resync_due;
         effects
+    }
+
+    /// Moves the counts to the metrics and to the series.
+    pub(crate) fn count_into(&mut self, metrics: &QueueMetrics) {
+        self.since_minute.counters.add(&self.counters);
+        metrics.absorb(&mut self.counters);
     }
 
     /// Carries out the requests of destructors.
