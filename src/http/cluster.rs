@@ -5,6 +5,7 @@ pub(super) mod across;
 pub(super) mod forward;
 pub(super) mod gather;
 pub(super) mod queue_list;
+pub(super) mod series_sums;
 
 mod exchange;
 mod gather;

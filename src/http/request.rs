@@ -18,6 +18,7 @@ pub(super) mod params;
 pub(super) mod received;
 pub(super) mod replace_list;
 pub(super) mod seed;
+pub(super) mod series_range;
 pub(super) mod watch_form;
 
 mod body_head;

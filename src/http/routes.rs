@@ -13,6 +13,7 @@ pub(super) mod parked;
 pub(super) mod produce;
 pub(super) mod push;
 pub(super) mod queues;
+pub(super) mod series;
 pub(super) mod server;
 pub(super) mod settings;
 pub(super) mod sources;

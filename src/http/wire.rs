@@ -14,6 +14,7 @@ mod produce;
 mod pushed;
 mod queue;
 mod read;
+mod series;
 mod watch;
 
 use deltaq_engine::object::Object;
@@ -36,6 +37,7 @@ pub use self::read::{
     Fields, STATES, Selectable, Selected, compared_bytes, index, item, item_with_diff, object, queue_worker,
     source, synced, worker,
 };
+pub use self::series::series;
 pub use self::watch::{
     RETRY, push_event, push_line, refused_events, retry_line, row_bytes_max, watch_bookmark, watch_error,
     watch_expired, watch_row,

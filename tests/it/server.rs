@@ -37,6 +37,7 @@ mod queues;
 mod replacing;
 mod requests;
 mod sequences;
+mod series;
 mod settings;
 mod settling;
 mod skipping;

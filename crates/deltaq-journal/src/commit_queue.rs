@@ -1,6 +1,7 @@
 //! The queue between the callers that append and the writer.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -18,7 +19,7 @@ use super::hooks::Live;
 use super::queue_log::{QueueLog, QueueMeta};
 use super::record;
 use super::recovery::Loaded;
-use super::store::{Epoch, Numbers, QueueId};
+use super::store::{Epoch, Numbers, QueueId, SERIES_ROWS_MAX, SeriesRow};
 use super::turns::{Batch, Op, Turns};
 
 /// The changes of one token may take this many times as much memory as is free.
@@ -46,6 +47,8 @@ pub struct CommitQueue {
     /// Wakes the followers that wait until fewer bytes are uncommitted.
     committed: Notify,
     closing: CancellationToken,
+    /// The rows of series that wait to be written.
+    series: Mutex<PendingSeries>,
     health: watch::Sender<Health>,
 }
 
@@ -61,6 +64,15 @@ struct Pending {
     closed: Option<Epoch>,
 }
 
+/// Changes to the series. Invariant: the number of rows is limited by the number of queues, because they are of the hours in which
+/// the queues were measured since the store last accepted writes.
+#[derive(Debug, Default)]
+struct PendingSeries {
+    rows: BTreeMap<(u32, QueueId), Vec<u8>>,
+    /// The rows of other hours are to be removed.
+    hours: Option<Range<u32>>,
+}
+
 impl CommitQueue {
     pub(super) fn new(numbers: Numbers, epoch: Epoch, uncommitted_max: usize) -> Self {
         let turns = Turns::default();
@@ -74,6 +86,7 @@ impl CommitQueue {
             batch_ready: Notify::new(),
             committed: Notify::new(),
             closing: CancellationToken::new(),
+            series: Mutex::default(),
             health: watch::Sender::new(Health { epoch, down: None }),
         }
     }
@@ -243,6 +256,37 @@ impl CommitQueue {
             self.batch_ready.notify_one();
         }
         commit
+    }
+
+    /// Replaces rows of series when there is time for it. Nobody waits until they are durable, and a crash may lose them.
+    pub fn write_series(&self, rows: impl IntoIterator<Item = SeriesRow>) {
+        let mut series = self.series.lock();
+        series.rows.extend(rows.into_iter().map(|row| ((row.hour, row.queue), row.content)));
+    }
+
+    /// Removes the rows of series whose hours are not in this range when there is time for it.
+    pub fn keep_series(&self, hours: Range<u32>) {
+        let mut series = self.series.lock();
+        series.rows.retain(|(hour, _), _| hours.contains(hour));
+        series.hours = Some(hours);
+    }
+
+    /// Takes some of the changes to the series.
+    pub(super) fn take_series(&self) -> (Vec<SeriesRow>, Option<Range<u32>>) {
+        let mut series = self.series.lock();
+        let first = std::iter::from_fn(|| series.rows.pop_first());
+        let row = |((hour, queue), content)| SeriesRow { hour, queue, content };
+        let rows = first.take(SERIES_ROWS_MAX).map(row).collect();
+        (rows, series.hours.take())
+    }
+
+    /// Returns changes that could not be written. Newer ones stay.
+    pub(super) fn put_back_series(&self, rows: Vec<SeriesRow>, hours: Option<Range<u32>>) {
+        let mut series = self.series.lock();
+        for SeriesRow { hour, queue, content } in rows {
+            series.rows.entry((hour, queue)).or_insert(content);
+        }
+        series.hours = series.hours.take().or(hours);
     }
 
     /// The number of the newest batch.

@@ -159,6 +159,23 @@ pub struct QueueRow {
     pub checksum: u32,
 }
 
+/// What happened to a queue in the minutes of an hour.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeriesRow {
+    /// The hour, counted from 1970.
+    pub hour: u32,
+    /// The queue, or [`MINUTES_RAN`].
+    pub queue: QueueId,
+    /// The buckets. The store does not interpret them.
+    pub content: Vec<u8>,
+}
+
+/// The row of this queue has the minutes of an hour in which a server ran. No queue has this id.
+pub const MINUTES_RAN: QueueId = QueueId(0);
+
+/// Maximum number of rows of series that are read or written at a time.
+pub const SERIES_ROWS_MAX: usize = 256;
+
 /// Maximum number of journal rows that one write removes from a queue through `trimmed` or `emptied`.
 pub const REMOVED_ROWS_MAX: u32 = 16_384;
 /// Maximum number of runs that one write removes from a queue through `removed_runs` or `emptied`. A run is larger than a
@@ -217,6 +234,10 @@ pub struct Writes {
     pub forgotten: Vec<QueueId>,
     /// Remove these texts, to which no row refers.
     pub unused_texts: Vec<TextId>,
+    /// Rows of series to insert or, if the queue has a row of the hour, to replace. At most one row per queue and hour.
+    pub series: Vec<SeriesRow>,
+    /// Remove the rows of series whose hours are not in this range.
+    pub series_hours: Option<Range<u32>>,
     /// The new value of the store's mark for "cleanly closed"; `None` leaves it unchanged.
     pub clean: Option<bool>,
 }
@@ -247,12 +268,15 @@ impl Writes {
             emptied,
             forgotten,
             unused_texts,
+            series,
+            series_hours,
             clean,
         } = self;
         let is_empty = texts.is_empty() && queues.is_empty() && runs.is_empty();
         let removes_none =
             removed_runs.is_empty() && trimmed.is_empty() && emptied.is_empty() && forgotten.is_empty();
-        is_empty && removes_none && unused_texts.is_empty() && clean.is_none()
+        let has_series = !series.is_empty() || series_hours.is_some();
+        is_empty && removes_none && unused_texts.is_empty() && !has_series && clean.is_none()
     }
 
     /// Refuses numbers from 2^63 on, because databases use signed integers and would order them differently. Times
@@ -508,6 +532,10 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
     /// The retained part of a queue's journal as segments, oldest first. A segment has up to `bytes` bytes; a larger
     /// row is a segment by itself.
     fn segments(&self, queue: QueueId, bytes: u64) -> BoxFuture<'_, Result<Vec<Segment>, Error>>;
+
+    /// The rows of series before a row, by hour and queue, the newest hour first and within an hour the largest id first: at most
+    /// [`SERIES_ROWS_MAX`].
+    fn series(&self, before: Option<(u32, QueueId)>) -> BoxFuture<'_, Result<Vec<SeriesRow>, Error>>;
 
     /// Frees what was kept so that rows of several queues share their texts, once the queues are loaded.
     fn forget_texts(&self) {}

@@ -174,6 +174,7 @@ impl<S: Store> Writer<S> {
         while let Some(batch) = self.commit_queue.take() {
             self.commit(batch).await;
         }
+        self.write_series().await;
         self.end().await
     }
 
@@ -346,7 +347,18 @@ impl<S: Store> Writer<S> {
         }
     }
 
-    /// Removes rows that are too old and rows of deleted queues, and keeps the files bounded.
+    /// Writes all series, so that the next server goes on where this one ends.
+    async fn write_series(&mut self) {
+        while !self.commit_queue.is_down() {
+            let (series, series_hours) = self.commit_queue.take_series();
+            let writes = Writes { series, series_hours, ..Writes::default() };
+            if writes.is_empty() || !self.write_or_recover(writes).await {
+                return;
+            }
+        }
+    }
+
+    /// Removes rows that are too old and rows of deleted queues, writes series, and keeps the files bounded.
     async fn upkeep(&mut self) {
         let begun_us = self.clock.monotonic_us();
         self.untrimmed = 0;
@@ -362,9 +374,12 @@ impl<S: Store> Writer<S> {
         let trimmed = old.take(TRIMMED_QUEUES).collect();
         let mut writes = Writes { trimmed, removed_runs: obsolete, ..Writes::default() };
         self.add_deleted(&mut writes).await;
+        (writes.series, writes.series_hours) = self.commit_queue.take_series();
+        let (series, series_hours) = (writes.series.clone(), writes.series_hours.clone());
         let (trims, removed_runs) = (writes.trimmed.clone(), writes.removed_runs.clone());
         let more = !writes.is_empty();
         if more && !self.write_or_recover(writes).await {
+            self.commit_queue.put_back_series(series, series_hours);
             return;
         }
         self.record_trims(&trims);

@@ -31,6 +31,7 @@ mod partitions;
 mod push;
 mod pusher;
 mod recovery;
+mod series;
 mod task;
 mod time;
 mod watch;
@@ -62,6 +63,9 @@ pub use self::queue::shared_pages::PageForm;
 pub use self::queue::source_reports::SourceReport;
 pub use self::queue::{Document, Handle};
 pub use self::registry::{Creator, FirstCall, Limits, Registry};
+pub use self::series::{
+    Backlog, Bucket, Counts, Gauges, Minute, SERIES_MINUTES, SeriesRange, SeriesSums, Sketch,
+};
 pub use self::time::Moment;
 pub use self::watch::{KeyFilter, Shard, WatchFrom, Watcher};
 pub use deltaq_journal::recovery::Progress;

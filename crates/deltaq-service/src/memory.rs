@@ -13,12 +13,16 @@ use deltaq_engine::room::Room;
 use parking_lot::Mutex;
 
 use crate::compiled_schemas::CompiledSchemas;
+use crate::series::SeriesRoom;
 
 /// One token may hold this many quarters of what the others leave.
 const QUARTERS: usize = 3;
 
 /// The compiled schemas may take this part of what the queues may hold.
 const SCHEMAS_PART: usize = 4;
+
+/// The series of all queues may take this many bytes, unless a setting says otherwise.
+const SERIES_BYTES_MAX: usize = 64 << 20;
 
 /// The memory of all queues of a server.
 #[derive(Debug)]
@@ -30,6 +34,8 @@ pub struct Memory {
     owners: Mutex<HashMap<Option<Arc<str>>, Weak<Owner>>>,
     /// The compiled schemas of the queues, which take memory of their own.
     pub(crate) schemas: Arc<CompiledSchemas>,
+    /// The memory of the series, which is in addition to what the queues hold.
+    pub(crate) series: Arc<SeriesRoom>,
 }
 
 /// The queues that one token has created, or that were created without a token.
@@ -61,7 +67,14 @@ impl Memory {
     #[must_use]
     pub fn new(max: usize) -> Self {
         let schemas = Arc::new(CompiledSchemas::new(max / SCHEMAS_PART));
-        Self { max, counted: AtomicUsize::new(0), owners: Mutex::default(), schemas }
+        let series = Arc::new(SeriesRoom::new(SERIES_BYTES_MAX));
+        Self { max, counted: AtomicUsize::new(0), owners: Mutex::default(), schemas, series }
+    }
+
+    /// The same memory, but the series of the queues may take `max_bytes`.
+    #[must_use]
+    pub fn with_series(self, max_bytes: usize) -> Self {
+        Self { series: Arc::new(SeriesRoom::new(max_bytes)), ..self }
     }
 
     /// The bytes of a new queue, which holds none yet.

@@ -51,7 +51,8 @@ use self::shared_pages::PageRoom;
 use self::source_reports::SourceReports;
 use super::grants::Grants;
 use super::memory::HeldBytes;
-use super::metrics::{HookReport, LostPosition, PushReport, QueueMetrics, Sample, Waiting};
+use super::metrics::{HookReport, Lag, LostPosition, PushReport, QueueMetrics, Sample, Waiting};
+use super::series::{Gauges, Minute, QueueSeries};
 use super::time::{Moment, QueueClock};
 use super::{Error, Incarnation, JournalError, LeaseId, Memory, Name};
 
@@ -96,6 +97,8 @@ pub struct Handle {
     index_lines: LineLimit,
     /// What the queue holds. Changed only under the queue's lock.
     held_bytes: HeldBytes,
+    /// What happened in each minute.
+    pub(super) series: Mutex<QueueSeries>,
 }
 
 /// The parts of the service that a queue uses.
@@ -193,6 +196,7 @@ impl Handle {
             parked_lines: LineLimit::default(),
             index_lines: LineLimit::default(),
             held_bytes,
+            series: Mutex::default(),
         }
     }
 
@@ -478,7 +482,7 @@ impl Handle {
         state.commits.newest = commit.clone();
         let waiters = state.waiters.take_all();
         state.lease_waits.wake_all();
-        self.context.metrics.absorb(&mut state.counters);
+        state.count_into(&self.context.metrics);
         let empty = Queue::new(state.queue.config().clone(), Rv::ZERO, self.now());
         let content = std::mem::replace(&mut state.queue, empty);
         self.note_held(&state);
@@ -522,13 +526,33 @@ impl Handle {
         if state.ended.is_some() {
             return None;
         }
-        self.context.metrics.absorb(&mut state.counters);
+        state.count_into(&self.context.metrics);
         let waiting = Waiting { pops: state.waiters.len(), watches: self.feed_readers.counts() };
         let push = state.queue.config().push.as_ref().map(|_| self.push_task.report());
         let (moment, contact) = (self.moment(), |source: &Source| state.contact(source));
         let sample = self.context.metrics.sample(&state.queue, waiting, moment, self.lead());
         let sample = sample.with_sources(&state.queue, contact, moment);
         Some(sample.with_push(push).with_hook(self.hook_report(&state.queue)))
+    }
+
+    /// Adds what happened in the minute that has just ended to its bucket. `lag` is that of a follower. Returns whether there is
+    /// anything new in the hour of the minute.
+    pub(super) fn note_minute(&self, minute: Minute, lag: Option<&Lag>) -> bool {
+        let (since, gauges) = {
+            let mut state = self.lock();
+            if state.ended.is_some() {
+                return false;
+            }
+            state.count_into(&self.context.metrics);
+            let status = state.queue.status(self.now());
+            (std::mem::take(&mut state.since_minute), Gauges::of_queue(&status, lag))
+        };
+        self.series.lock().note_all(minute, since, gauges)
+    }
+
+    /// When the queue was created, by the wall clock.
+    pub(super) fn created_at(&self) -> Time {
+        self.meta.created_at
     }
 
     /// Counts a watch whose position the queue never returned.

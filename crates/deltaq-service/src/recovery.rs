@@ -135,6 +135,7 @@ impl Registry {
                 loaded = &mut loading => {
                     loaded?;
                     journal.reader().forget_texts();
+                    self.load_series(journal).await;
                     report("loaded", progress, self.clock().since(begun_us));
                     self.warn_of_clock_lead();
                     self.warn_of_numbers_ahead();

@@ -3,6 +3,7 @@
 mod followers;
 mod kubernetes;
 mod leaving;
+mod measure;
 mod pushers;
 mod queues;
 
@@ -22,7 +23,7 @@ use deltaq_journal::store::{Epoch, QueueId};
 use deltaq_journal::{self, Commit, Journal, Live, QueueMeta};
 use deltaq_runtime::clock::Clock;
 use deltaq_runtime::lifecycle::Shutdown;
-use parking_lot::{RwLock, RwLockWriteGuard};
+use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use tokio::sync::Notify;
 
 use self::pushers::Pushers;
@@ -35,6 +36,7 @@ use crate::author::author;
 use crate::calls::commands::DryRun;
 use crate::queue::feed_readers::{LongReads, WatchLimits};
 use crate::queue::shared_pages::PageRoom;
+use crate::series::{Minutes, SeriesPart};
 
 /// The limits on queues.
 #[derive(Clone, Debug)]
@@ -98,6 +100,10 @@ pub struct Registry {
     long_reads: Arc<LongReads>,
     page_room: PageRoom,
     memory: Arc<Memory>,
+    /// The minutes that are complete, for the series of the queues.
+    minutes: Mutex<Minutes>,
+    /// The memory that the series of the queues may take.
+    series_part: SeriesPart,
     /// Maximum number of followers that one token may set up.
     max_followers_per_token: usize,
     has_tasks: bool,
@@ -122,6 +128,7 @@ impl Registry {
         let last_deleted = journal.as_ref().map_or(Rv::ZERO, Journal::floor);
         let Epoch(epoch) =
             journal.as_ref().map(|journal| journal.health().borrow().epoch).unwrap_or_default();
+        let memory = Arc::<Memory>::default();
         Self {
             limits,
             defaults: Arc::new(defaults),
@@ -140,7 +147,9 @@ impl Registry {
             grants: Arc::new(Everyone),
             long_reads: Arc::default(),
             page_room: PageRoom::default(),
-            memory: Arc::default(),
+            minutes: Mutex::default(),
+            series_part: memory.series.join(),
+            memory,
             max_followers_per_token: usize::MAX,
             has_tasks: true,
             has_left: AtomicBool::new(false),
@@ -157,7 +166,7 @@ impl Registry {
     /// The same registry, whose queues share this memory.
     #[must_use]
     pub fn with_memory(self, memory: Arc<Memory>) -> Self {
-        Self { memory, ..self }
+        Self { series_part: memory.series.join(), memory, ..self }
     }
 
     /// The settings of new queues.
@@ -549,10 +558,11 @@ impl Registry {
         &self.shutdown
     }
 
-    /// Starts the tasks that reload failed queues, feed the followers and push keys.
+    /// Starts the tasks that reload failed queues, feed the followers, push keys and measure the queues.
     pub fn start_tasks(self: &Arc<Self>) {
         self.shutdown.spawn("journal follower", self.clone().follow());
         self.shutdown.spawn("followers", self.clone().run_followers());
         self.shutdown.spawn("pushers", self.clone().run_pushers());
+        self.shutdown.spawn("series", self.clone().run_series());
     }
 }

@@ -36,6 +36,7 @@ mod push;
 mod queue;
 mod raw;
 mod read;
+mod series;
 mod server;
 mod settings;
 mod timestamp;
@@ -83,6 +84,9 @@ pub use self::read::{
     ExplainDocument, IndexDocument, IndexValueDocument, ItemDocument, ObjectDocument, ParkedError,
     ParkedErrors, QueueSourceDocument, SourceDocument, SourceProblem, SyncedDocument, WorkerDocument,
 };
+pub use self::series::{
+    DrainEstimate, ProcessingTime, SeriesCounts, SeriesDocument, SeriesGauges, SeriesPoint, SeriesRates,
+};
 pub use self::server::{
     Info, InfoCaller, InfoGrant, InfoLimits, InfoLinks, InfoNode, InfoStore, NodeDetails, NodeDocument,
     NodeList, OwnedPartition,
@@ -95,7 +99,7 @@ pub use self::settings::{
 pub use self::timestamp::{LAST_US, Timestamp};
 pub use self::watch::WatchRow;
 pub use self::words::{
-    DeliveryReason, DeltaType, DiffOmission, DiffOp, Durability, EventName, ExpiredReason, FollowReason,
-    FollowState, GrantVerb, HoldReason, IndexState, ItemState, LeaseOutcome, NodeStatus, PauseReason,
-    PushState, RowType, SettleResult, StoreKind,
+    DeliveryReason, DeltaType, DiffOmission, DiffOp, DrainReason, Durability, EventName, ExpiredReason,
+    FollowReason, FollowState, GrantVerb, HoldReason, IndexState, ItemState, LeaseOutcome, NodeStatus,
+    PauseReason, PushState, RowType, SettleResult, StoreKind,
 };

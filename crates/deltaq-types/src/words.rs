@@ -51,6 +51,15 @@ macro_rules! words {
 }
 
 words! {
+    /// Why nobody can say when no key is left.
+    DrainReason {
+        /// The server did not run for long enough to tell.
+        Unknown = "unknown",
+        /// Keys wait, and none of them was acknowledged.
+        Stalled = "stalled",
+        /// At least as many keys come as go.
+        Growing = "growing",
+    }
     /// The type of a row of a watch.
     RowType {
         /// The key entered the view after the watch's version.

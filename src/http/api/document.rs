@@ -17,7 +17,7 @@ use crate::http::openapi::schemas;
 use crate::http::reply;
 use crate::http::request::call::ReadCall;
 use crate::http::routes::{
-    all_sources, consume, groups, history, hooks, indexes, items, overview, parked, produce, push, queues, server,
+    all_sources, consume, groups, history, hooks, indexes, items, overview, parked, produce, push, queues, series, server,
     settings, sources, views, watch,
 };
 
@@ -29,7 +29,7 @@ use crate::http::routes::{
         license(name = "Apache-2.0", identifier = "Apache-2.0"),
     ),
     paths(
-        settings::put, settings::patch, settings::get, settings::plan, queues::list, queues::get, queues::status, queues::delete, queues::pause, queues::resume,
+        settings::put, settings::patch, settings::get, settings::plan, queues::list, queues::get, queues::status, series::of_queue, series::of_all, queues::delete, queues::pause, queues::resume,
         queues::close, queues::reopen, queues::purge, push::test, hooks::receive, hooks::list, hooks::get, hooks::redeliver, hooks::discard,
         produce::add, produce::update, produce::delete, produce::replace, produce::deltas,
         produce::resync, produce::seed, produce::forget,

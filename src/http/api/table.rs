@@ -7,13 +7,13 @@ use crate::http::openapi::params::{
     AddQuery, AllSourcesQuery, AllWorkersQuery, CloseQuery, DeleteQuery, DeleteQueueQuery, DeltasQuery, ExtendQuery,
     FindQuery, GroupsQuery, HistoryQuery, IndexQuery, IndexesQuery, ItemQuery, ItemsQuery, KeyHistoryQuery,
     KeyItemQuery, KeyQuery, KnownQuery, ListQuery, Names, ObjectOfQuery, ObjectQuery, ParkedQuery, PopQuery,
-    ReplaceQuery, SettingsQuery, SourcesQuery, SyncedQuery, UpdateQuery, ViewQuery, WatchQuery, WorkersQuery,
+    ReplaceQuery, SeriesQuery, SettingsQuery, SourcesQuery, SyncedQuery, UpdateQuery, ViewQuery, WatchQuery, WorkersQuery,
 };
 use crate::http::operation::{BodyKind, Class, Operation, Permission};
 use crate::http::request::call::{Handler, conditional, with_body, with_headers, without_body};
 use crate::http::routes::{
     all_sources, console, consume, groups, history, hooks, indexes, items, overview, parked, produce, push, queues,
-    server, settings, sources, views, watch,
+    series, server, settings, sources, views, watch,
 };
 
 /// An operation and its handler.
@@ -88,6 +88,8 @@ operations! {
     GET    "/v1/queues"                        list_queues    Somewhere(Read)  Read      Ignored  [ListQuery]       long  without_body queues::list;
     GET    "/v1/queues/{queue}"                get_queue      OnQueue(Read)    Read      Ignored  []                long  without_body queues::get;
     GET    "/v1/queues/{queue}/status"         get_status     OnQueue(Read)    Read      Ignored  []                long  without_body queues::status;
+    GET    "/v1/queues/{queue}/series"         get_series     OnQueue(Read)    Read      Ignored  [SeriesQuery]     long  without_body series::of_queue;
+    GET    "/v1/series"                        get_all_series Somewhere(Read)  Read      Ignored  [SeriesQuery]     long  without_body series::of_all;
     GET    "/v1/queues/{queue}/settings"       get_settings   OnQueue(Read)    Read      Ignored  []                long  without_body settings::get;
     PUT    "/v1/queues/{queue}"                put_queue      OnQueue(Admin)   Write     Settings [SettingsQuery]   long  conditional  settings::put;
     PATCH  "/v1/queues/{queue}"                patch_queue    OnQueue(Admin)   Write     Patch    [SettingsQuery]   long  conditional  settings::patch;

@@ -7,8 +7,8 @@ use utoipa::{IntoParams, ToSchema};
 use super::schemas::{
     Continue, Count, Delay, DeliveryNumber, Duplicates, EntityTags, ErrorText, Fields, Flag, GroupName,
     GroupSortName, HeadStart, IndexName, IndexText, Key, Label, LastEventId, LeaseLength, ObjectFields,
-    PageLimit, Percent, PopMax, Prefix, ProblemName, QueueFields, QueueName, ShardName, States, Traceparent,
-    Version, VersionOrNow, ViewName, Wait, WaitFor, With, WithDiff,
+    PageLimit, Percent, PopMax, Prefix, ProblemName, QueueFields, QueueName, ShardName, Since, States, Step,
+    Traceparent, Version, VersionOrNow, ViewName, Wait, WaitFor, With, WithDiff,
 };
 
 /// The names of the parameters of an operation.
@@ -50,6 +50,11 @@ parameters! {
         "fields" QueueFields "The fields of each queue, such as `name,status`; default all.";
         "limit" PageLimit "Maximum number of entries in a page, up to 5,000; default 500.";
         "continue" Continue "The `continue` of the previous page.";
+    }
+    SeriesQuery in Query {
+        "since" Since "Where the series begins: an instant, or how long ago, up to 24h; default 1h.";
+        "until" Since "Where the series ends: an instant, or how long ago; default: the end of the last complete minute.";
+        "step" Step "The length of a point, in whole minutes from 1m to 24h; default 1m.";
     }
     SettingsQuery in Query {
         "force" Flag "Detach the queues that follow this queue if they can't follow it with the new settings; otherwise such a change is refused.";

@@ -71,6 +71,10 @@ terms! { schemas;
     DeliveryNumber = json!({ "type": "integer", "minimum": 1, "maximum": 9_007_199_254_740_991_i64 });
     /// The body of a delivery, as the vendor sends it.
     Delivered = json!({ "type": "object" });
+    /// An instant in RFC 3339, or a duration: so long ago.
+    Since = json!({ "type": "string", "examples": ["1h", "2026-09-01T12:00:00Z"] });
+    /// A duration of whole minutes.
+    Step = json!({ "type": "string", "examples": ["5m"] });
     /// True or false.
     Flag = json!({ "type": "boolean" });
     /// Maximum number of keys in one pop.

@@ -109,6 +109,14 @@ impl Bench {
         Box::pin(async move { router.oneshot(request).await.expect("routers answer") })
     }
 
+    /// Reads a document that belongs to no queue.
+    pub(super) async fn get(&self, path: &str) -> Value {
+        let request = Request::get(path).body(Body::empty()).expect("a request");
+        let answer = self.router.clone().oneshot(request).await.expect("routers answer");
+        assert_eq!(answer.status(), 200, "{path}");
+        read(answer).await
+    }
+
     /// Makes a POST and returns the reply's document.
     pub(super) async fn post(&self, call: &str, body: &Value) -> Value {
         let answer = self.call("POST", call, body).await;

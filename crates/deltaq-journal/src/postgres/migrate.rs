@@ -18,6 +18,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (2, "nodes", include_str!("../../migrations/postgres/0002_nodes.sql")),
     (3, "loads", include_str!("../../migrations/postgres/0003_loads.sql")),
     (4, "admission", include_str!("../../migrations/postgres/0004_admission.sql")),
+    (5, "series", include_str!("../../migrations/postgres/0005_series.sql")),
 ];
 
 /// Migrates the database to the newest version. `name` is the name of the database.

@@ -22,7 +22,8 @@ use super::{rows, sql};
 use crate::pages::{JournalRange, add_to_segments, ahead};
 use crate::shared_texts::SharedTexts;
 use crate::store::{
-    Error, History, JournalRow, PAGE_RUNS, QueueId, QueueRow, Reader, RunRow, Segment, SharedText, bound,
+    Error, History, JournalRow, PAGE_RUNS, QueueId, QueueRow, Reader, RunRow, SERIES_ROWS_MAX, Segment,
+    SeriesRow, SharedText, bound,
 };
 
 /// Maximum number of concurrent read statements. Further statements wait.
@@ -363,6 +364,16 @@ impl Reader for PostgresReader {
             add_to_segments(segments, rows::segment(&row)?, bytes);
             Ok(())
         }))
+    }
+
+    fn series(&self, before: Option<(u32, QueueId)>) -> BoxFuture<'_, Result<Vec<SeriesRow>, Error>> {
+        let (hour, queue): (i64, i64) =
+            before.map_or((i64::MAX, 0), |(hour, queue)| (hour.into(), queue.0.into()));
+        let query = move || {
+            let query = sqlx::query(sql::READ_SERIES).bind(self.0.partition).bind(hour).bind(queue);
+            query.bind(bound(SERIES_ROWS_MAX as u64))
+        };
+        Box::pin(self.0.all("read the series", query, rows::series_row))
     }
 
     fn forget_texts(&self) {

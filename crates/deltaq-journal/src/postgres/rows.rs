@@ -9,7 +9,8 @@ use sqlx::{Decode, Row};
 
 use crate::compression::expand_to;
 use crate::store::{
-    Epoch, JournalRow, Position, QueueId, QueueRow, RunRow, Segment, SharedText, parse_texts_column,
+    Epoch, JournalRow, Position, QueueId, QueueRow, RunRow, Segment, SeriesRow, SharedText,
+    parse_texts_column,
 };
 use crate::text_id::{NoTextId, TextId};
 
@@ -37,6 +38,10 @@ pub(super) fn rv(row: &PgRow, index: usize) -> Read<Rv> {
 /// A number below 2^32 in a column of 64 bits.
 fn short(row: &PgRow, index: usize) -> Read<u32> {
     number(row, index)?.try_into().map_err(|error| sqlx::Error::Decode(Box::new(error)))
+}
+
+pub(super) fn series_row(row: &PgRow) -> Read<SeriesRow> {
+    Ok(SeriesRow { hour: short(row, 0)?, queue: queue(row, 1)?, content: column(row, 2)? })
 }
 
 pub(super) fn queue(row: &PgRow, index: usize) -> Read<QueueId> {

@@ -46,8 +46,10 @@ pub(super) async fn split(
     for statement in sql::SPLITS {
         moved(&mut connection, statement, &queues, &numbers).await?;
     }
-    let copying = sqlx::query(sql::SPLIT_TEXTS).persistent(false);
-    within(MOVE_MAX, DOING, copying.execute(&mut connection)).await?;
+    for statement in [sql::SPLIT_TEXTS, sql::SPLIT_MINUTES] {
+        let copying = sqlx::query(statement).persistent(false);
+        within(MOVE_MAX, DOING, copying.execute(&mut connection)).await?;
+    }
     simple(&mut connection, DOING, "COMMIT").await?;
     Ok(())
 }

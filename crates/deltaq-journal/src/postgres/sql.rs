@@ -109,17 +109,25 @@ pub(super) fn add_partitions(count: i16) -> String {
 }
 
 /// Move the rows of queues to their partitions. Parameters: the ids of the queues, and their partitions.
-pub(super) const SPLITS: [&str; 3] = [
+pub(super) const SPLITS: [&str; 4] = [
     "UPDATE deltaq.journal AS moved SET partition = target.partition \
      FROM unnest($1::bigint[], $2::smallint[]) AS target (queue, partition) \
      WHERE moved.partition = 0 AND moved.queue_id = target.queue AND target.partition <> 0",
     "UPDATE deltaq.runs AS moved SET partition = target.partition \
      FROM unnest($1::bigint[], $2::smallint[]) AS target (queue, partition) \
      WHERE moved.partition = 0 AND moved.queue_id = target.queue AND target.partition <> 0",
+    "UPDATE deltaq.series AS moved SET partition = target.partition \
+     FROM unnest($1::bigint[], $2::smallint[]) AS target (queue, partition) \
+     WHERE moved.partition = 0 AND moved.queue_id = target.queue AND target.partition <> 0",
     "UPDATE deltaq.queues AS moved SET partition = target.partition \
      FROM unnest($1::bigint[], $2::smallint[]) AS target (queue, partition) \
      WHERE moved.partition = 0 AND moved.id = target.queue AND target.partition <> 0",
 ];
+
+/// The partitions were together until now, so a server ran for each of them in the same minutes.
+pub(super) const SPLIT_MINUTES: &str = "INSERT INTO deltaq.series (partition, hour, queue_id, content) \
+     SELECT partitions.partition, hour, queue_id, content FROM deltaq.series, deltaq.partitions \
+     WHERE series.partition = 0 AND queue_id = 0 AND partitions.partition <> 0";
 
 /// Copies the texts to the partitions whose rows refer to them. The cleanup of partition 0 removes those that it does not need.
 pub(super) const SPLIT_TEXTS: &str = "INSERT INTO deltaq.texts (partition, id, text) SELECT used.partition, texts.id, texts.text FROM (\
@@ -413,6 +421,19 @@ pub(super) const RUNS: &str = "INSERT INTO deltaq.runs \
      SELECT $1, added.* FROM unnest($2::bigint[], $3::bigint[], $4::integer[], $5::integer[], $6::text[], $7::bigint[], \
          $8::bytea[]) AS added";
 
+/// Parameters: hours, queues, contents.
+pub(super) const SERIES: &str = "INSERT INTO deltaq.series (partition, hour, queue_id, content) \
+     SELECT $1, added.* FROM unnest($2::bigint[], $3::bigint[], $4::bytea[]) AS added \
+     ON CONFLICT (partition, hour, queue_id) DO UPDATE SET content = excluded.content";
+
+/// Parameters: the first hour, the hour behind the last one.
+pub(super) const SERIES_OUTSIDE: &str =
+    "DELETE FROM deltaq.series WHERE partition = $1 AND (hour < $2 OR hour >= $3)";
+
+/// Parameters: hour and queue of the row before which to read, maximum number of rows.
+pub(super) const READ_SERIES: &str = "SELECT hour, queue_id, content FROM deltaq.series \
+     WHERE partition = $1 AND (hour, queue_id) < ($2::bigint, $3::bigint) ORDER BY hour DESC, queue_id DESC LIMIT $4";
+
 /// Parameters: queues, first numbers, numbers behind the last ones.
 pub(super) const REMOVED_RUNS: &str = "DELETE FROM deltaq.runs WHERE ctid = ANY (ARRAY(\
      SELECT found.ctid FROM unnest($2::bigint[], $3::bigint[], $4::bigint[]) AS removed (queue_id, first, behind), LATERAL (\
@@ -514,7 +535,7 @@ pub(super) const WITHOUT_INDEXES: &str = "SET LOCAL enable_indexscan = off; SET 
 pub(super) const BY_INDEXES: &str = "SET LOCAL enable_seqscan = off";
 
 /// The indexes that the migrations create.
-pub(super) const INDEX_NAMES: [&str; 10] = [
+pub(super) const INDEX_NAMES: [&str; 11] = [
     "journal_pkey",
     "journal_with_texts",
     "migrations_pkey",
@@ -524,6 +545,7 @@ pub(super) const INDEX_NAMES: [&str; 10] = [
     "queues_pkey",
     "runs_pkey",
     "runs_with_texts",
+    "series_pkey",
     "texts_pkey",
 ];
 /// The indexes in the schema, and whether each can be used.

@@ -15,7 +15,7 @@ use super::sql;
 use crate::compression::compress;
 use crate::store::{
     Epoch, Error, JournalRow, QueueId, QueueRow, REMOVED_BYTES_MAX, REMOVED_ROWS_MAX, REMOVED_RUNS_MAX,
-    RunRow, SharedText, Writes, bound, texts_column,
+    RunRow, SeriesRow, SharedText, Writes, bound, texts_column,
 };
 use crate::text_id::TextId;
 
@@ -81,6 +81,8 @@ impl Session<'_> {
             emptied,
             forgotten,
             unused_texts,
+            series,
+            series_hours,
             clean,
         } = writes;
         if !shared.is_empty() {
@@ -125,6 +127,14 @@ impl Session<'_> {
         if !unused_texts.is_empty() {
             let unused: Vec<_> = unused_texts.iter().map(TextId::to_string).collect();
             self.run("remove texts", self.query(sql::UNUSED_TEXTS).bind(unused)).await?;
+        }
+        if !series.is_empty() {
+            self.run("write the series", bind_series(self.query(sql::SERIES), &series)).await?;
+        }
+        if let Some(hours) = series_hours {
+            let query = self.query(sql::SERIES_OUTSIDE);
+            self.run("remove old series", query.bind(i64::from(hours.start)).bind(i64::from(hours.end)))
+                .await?;
         }
         if let Some(clean) = clean {
             self.run("mark the store as closed or open", self.query(sql::CLEAN).bind(clean)).await?;
@@ -230,6 +240,11 @@ fn bind_runs(query: Query, rows: &[RunRow]) -> Query {
         .bind(rows.iter().map(|row| texts_column(&row.texts)).collect::<Vec<_>>())
         .bind(column(rows, |row| row.entries.len() as u64))
         .bind(rows.iter().map(|row| compress(&row.entries)).collect::<Vec<_>>())
+}
+
+fn bind_series(query: Query, rows: &[SeriesRow]) -> Query {
+    let contents: Vec<&[u8]> = rows.iter().map(|row| &*row.content).collect();
+    query.bind(column(rows, |row| row.hour)).bind(column(rows, |row| row.queue)).bind(contents)
 }
 
 fn bind_removed_runs(query: Query, removed: &[(QueueId, Range<u64>)]) -> Query {

@@ -33,6 +33,7 @@ const WAL_FILE_BYTES_MAX: u64 = 48 << 20;
 const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "store", include_str!("../../migrations/sqlite/0001_store.sql")),
     (2, "compressed_events", include_str!("../../migrations/sqlite/0002_compressed_events.sql")),
+    (3, "series", include_str!("../../migrations/sqlite/0003_series.sql")),
 ];
 
 /// The state that the database records about itself.

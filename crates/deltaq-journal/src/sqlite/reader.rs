@@ -24,8 +24,8 @@ use super::{connect, rows, sql};
 use crate::pages::{JournalRange, add_to_segments, ahead};
 use crate::shared_texts::SharedTexts;
 use crate::store::{
-    Error, History, JournalRow, PAGE_RUNS, QueueId, QueueRow, REMEDY, Reader, RunRow, Segment, SharedText,
-    bound,
+    Error, History, JournalRow, PAGE_RUNS, QueueId, QueueRow, REMEDY, Reader, RunRow, SERIES_ROWS_MAX,
+    Segment, SeriesRow, SharedText, bound,
 };
 
 /// Maximum number of concurrent read statements. Further statements wait.
@@ -291,6 +291,14 @@ impl Reader for SqliteReader {
 
     fn segments(&self, queue: QueueId, bytes: u64) -> BoxFuture<'_, Result<Vec<Segment>, Error>> {
         Box::pin(self.0.read_segments(queue, bytes))
+    }
+
+    fn series(&self, before: Option<(u32, QueueId)>) -> BoxFuture<'_, Result<Vec<SeriesRow>, Error>> {
+        let (hour, queue): (i64, i64) =
+            before.map_or((i64::MAX, 0), |(hour, queue)| (hour.into(), queue.0.into()));
+        let query = sqlx::query(sql::READ_SERIES).bind(hour).bind(queue);
+        let query = query.bind(bound(SERIES_ROWS_MAX as u64));
+        Box::pin(self.0.all("read the series", query, rows::series_row))
     }
 
     fn forget_texts(&self) {

@@ -9,7 +9,8 @@ use sqlx::{Decode, Row, TypeInfo as _, ValueRef as _};
 
 use crate::compression::{expand, expand_to};
 use crate::store::{
-    Epoch, JournalRow, Position, QueueId, QueueRow, RunRow, Segment, SharedText, parse_texts_column,
+    Epoch, JournalRow, Position, QueueId, QueueRow, RunRow, Segment, SeriesRow, SharedText,
+    parse_texts_column,
 };
 use crate::text_id::{NoTextId, TextId};
 
@@ -46,6 +47,11 @@ fn texts(row: &SqliteRow, index: usize) -> Read<Vec<SharedText>> {
 
 fn time(row: &SqliteRow, index: usize) -> Read<Time> {
     number(row, index).map(Time::from_micros)
+}
+
+pub(super) fn series_row(row: &SqliteRow) -> Read<SeriesRow> {
+    let short = |index| -> Read<u32> { column(row, index) };
+    Ok(SeriesRow { hour: short(0)?, queue: QueueId(short(1)?), content: column(row, 2)? })
 }
 
 pub(super) fn journal_row(row: &SqliteRow) -> Read<JournalRow> {

@@ -66,6 +66,21 @@ pub(super) static FORGOTTEN: LazyLock<Chunked> = LazyLock::new(|| {
     })
 });
 
+pub(super) static SERIES: LazyLock<Chunked> = LazyLock::new(|| {
+    chunked(
+        "INSERT INTO series (hour, queue_id, content) VALUES ",
+        3,
+        " ON CONFLICT (hour, queue_id) DO UPDATE SET content = excluded.content",
+    )
+});
+
+/// Parameters: the first hour, the hour behind the last one.
+pub(super) const SERIES_OUTSIDE: &str = "DELETE FROM series WHERE hour < ?1 OR hour >= ?2";
+
+/// Parameters: hour and queue of the row before which to read, maximum number of rows.
+pub(super) const READ_SERIES: &str = "SELECT hour, queue_id, content FROM series WHERE (hour, queue_id) < (?1, ?2) \
+     ORDER BY hour DESC, queue_id DESC LIMIT ?3";
+
 /// Parameters: queue, first number, number behind the last one.
 pub(super) const REMOVED_RUNS: &str = "DELETE FROM runs WHERE queue_id = ?1 AND number >= ?2 AND number < ?3";
 

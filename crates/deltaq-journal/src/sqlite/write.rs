@@ -12,7 +12,7 @@ use super::sql;
 use crate::compression::compress;
 use crate::store::{
     Error, JournalRow, QueueId, QueueRow, REMOVED_BYTES_MAX, REMOVED_ROWS_MAX, REMOVED_RUNS_MAX, RunRow,
-    SharedText, Writes, bound, texts_column,
+    SeriesRow, SharedText, Writes, bound, texts_column,
 };
 use crate::text_id::TextId;
 
@@ -60,13 +60,16 @@ impl Packed {
             runs.iter().map(|(row, entries)| frames(entries.len() + ids(&row.texts), indexes(&row.texts)));
         let queues = writes.queues.iter().map(|row| frames(row.name.len() + row.state.len(), 2));
         let texts = writes.texts.iter().map(|shared| frames(shared.text.len() + TEXT_ID_BYTES, 2));
-        let rows = journal.chain(runs).chain(queues).chain(texts);
+        let series = writes.series.iter().map(|row| frames(row.content.len(), 1));
+        let rows = journal.chain(runs).chain(queues).chain(texts).chain(series);
         let runs = writes.removed_runs.iter().map(|(_, numbers)| numbers.end.saturating_sub(numbers.start));
         let removed = (writes.forgotten.len() + writes.unused_texts.len()) as u64;
         let removed = removed + runs.map(|runs| runs.min(REMOVED_RUNS_MAX.into())).sum::<u64>();
         let removals =
             usize::from(!writes.removed_runs.is_empty()) + writes.trimmed.len() + writes.emptied.len();
-        let removals = removals + usize::from(!writes.unused_texts.is_empty());
+        let removals = removals
+            + usize::from(!writes.unused_texts.is_empty())
+            + usize::from(writes.series_hours.is_some());
         rows.sum::<u64>() + removed * frames(0, 2) + removals as u64 * REMOVAL_BYTES
     }
 }
@@ -135,6 +138,8 @@ async fn write_all(
         emptied,
         forgotten,
         unused_texts,
+        series,
+        series_hours,
         clean,
     } = writes;
     let next_row = first_row + journal.len() as u64;
@@ -165,6 +170,10 @@ async fn write_all(
     in_chunks(connection, &sql::FORGOTTEN, forgotten, |query, queue| query.bind(queue.0)).await?;
     let unused = unused_texts.iter().map(TextId::to_string).collect();
     in_chunks(connection, &sql::UNUSED_TEXTS, unused, Query::bind).await?;
+    in_chunks(connection, &sql::SERIES, series, bind_series).await?;
+    if let Some(hours) = series_hours {
+        run(connection, sqlx::query(sql::SERIES_OUTSIDE).bind(hours.start).bind(hours.end)).await?;
+    }
     if let Some(clean) = clean {
         run(connection, sqlx::query(sql::CLEAN).bind(clean)).await?;
     }
@@ -197,6 +206,10 @@ async fn in_chunks<T>(
         }
     }
     Ok(())
+}
+
+fn bind_series(query: Query, SeriesRow { hour, queue, content }: SeriesRow) -> Query {
+    query.bind(hour).bind(queue.0).bind(content)
 }
 
 fn bind_text(query: Query, SharedText { id, text }: SharedText) -> Query {

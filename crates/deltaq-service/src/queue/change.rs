@@ -27,6 +27,8 @@ use super::waiters::Waiters;
 use super::work_times::WorkTimes;
 use super::{Error, Handle, drop_in_background};
 use crate::author::author;
+use crate::metrics::QueueMetrics;
+use crate::series::Since;
 
 /// How often a thread tries to take the lock before it sleeps. Most changes take about a microsecond. The mutex alone
 /// would call `sched_yield` much earlier, which with 64 connections costs a tenth of the throughput.
@@ -57,12 +59,14 @@ pub(crate) struct Locked {
     pub(crate) armed: Option<Time>,
     /// Whether a periodic Resync is due but the queue's task has not begun it.
     pub(crate) resync_due: bool,
-    /// Counts of changes since `/metrics` was last read.
+    /// Counts of changes since `/metrics` was last read, and since the last minute ended.
     pub(crate) counters: Counters,
     /// Number of deltas that were queued since the queue was loaded.
     pub(crate) changes: u64,
     /// How long the leases lasted that have ended.
     pub(crate) work_times: WorkTimes,
+    /// What happened since the last minute ended, without `counters`.
+    pub(crate) since_minute: Since,
     /// The newest event that a follower in mode `events` may take is not newer than this one.
     pub(crate) last_change: Rv,
     /// Whether the task of a follower waits until the queue has room for rows.
@@ -336,6 +340,7 @@ impl Locked {
             counters: Counters::default(),
             changes: 0,
             work_times: WorkTimes::default(),
+            since_minute: Since::default(),
             last_change: queue_rv,
             awaits_room: false,
             milestones: [false; 2],
@@ -367,8 +372,15 @@ impl Locked {
         self.counters.add(&effects.counters);
         self.changes += effects.counters.deltas.iter().sum::<u64>();
         self.work_times.note(&effects.works);
+        self.since_minute.note(effects.waits.len(), &effects.works);
         self.resync_due |= effects.resync_due;
         effects
+    }
+
+    /// Moves the counts to the metrics and to the series.
+    pub(crate) fn count_into(&mut self, metrics: &QueueMetrics) {
+        self.since_minute.counters.add(&self.counters);
+        metrics.absorb(&mut self.counters);
     }
 
     /// Carries out the requests of destructors.

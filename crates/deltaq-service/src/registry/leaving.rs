@@ -25,10 +25,14 @@ impl Registry {
         let Some(journal) = &self.journal else { return };
         journal.begin_closing();
         // Every change is admitted and appended under one of these locks. So all admitted changes have been appended.
-        let queues = self.queues.write();
-        for handle in queues.live.values() {
-            drop(handle.lock());
+        {
+            let queues = self.queues.write();
+            for handle in queues.live.values() {
+                drop(handle.lock());
+            }
         }
+        // The next server adds to the buckets of this minute.
+        self.measure_present();
         journal.close(self.recovered());
     }
 

@@ -15,7 +15,7 @@ use deltaq_journal::record::Decoder;
 use deltaq_journal::recovery::{self, Progress};
 use deltaq_journal::store::{
     Epoch, Error, History, JournalRow, Position, QueueId, QueueRow, Reader, References, Referring, RunRow,
-    Segment, Size, Store, Writes,
+    Segment, SeriesRow, Size, Store, Writes,
 };
 use fastrand::Rng;
 use futures_util::FutureExt;
@@ -355,5 +355,9 @@ impl Reader for Disk {
 
     fn segments(&self, queue: QueueId, bytes: u64) -> BoxFuture<'_, Result<Vec<Segment>, Error>> {
         self.memory.segments(queue, bytes)
+    }
+
+    fn series(&self, before: Option<(u32, QueueId)>) -> BoxFuture<'_, Result<Vec<SeriesRow>, Error>> {
+        self.memory.series(before)
     }
 }

@@ -3,14 +3,14 @@
 
 use deltaq_engine::id::Rv;
 use std::collections::{BTreeMap, HashSet};
-use std::ops::Range;
+use std::ops::{Bound, Range};
 use std::sync::Arc;
 
 use deltaq_journal::TextId;
 use deltaq_journal::store::{
     Epoch, Error, History, JournalRow, Numbers, Opening, PAGE_RUNS, Position, QueueId, QueueRow,
-    REMOVED_BYTES_MAX, REMOVED_ROWS_MAX, REMOVED_RUNS_MAX, Reader, References, Referring, RunRow, Segment,
-    SharedText, Size, Store, Writes,
+    REMOVED_BYTES_MAX, REMOVED_ROWS_MAX, REMOVED_RUNS_MAX, Reader, References, Referring, RunRow,
+    SERIES_ROWS_MAX, Segment, SeriesRow, SharedText, Size, Store, Writes,
 };
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
@@ -57,6 +57,8 @@ struct Disk {
     numbers: Numbers,
     epoch: Epoch,
     dirty: bool,
+    /// By hour and queue.
+    series: BTreeMap<(u32, QueueId), Vec<u8>>,
 }
 
 #[derive(Debug, Default)]
@@ -175,6 +177,17 @@ impl FakeStore {
     /// If the rows contradict each other.
     pub(crate) fn put(&self, writes: Writes) -> Result<(), Error> {
         self.disk.lock().apply(writes)
+    }
+
+    /// All rows of series.
+    pub(crate) fn series_rows(&self) -> Vec<SeriesRow> {
+        let disk = self.disk.lock();
+        let row = |((hour, queue), content): (&(u32, QueueId), &Vec<u8>)| SeriesRow {
+            hour: *hour,
+            queue: *queue,
+            content: content.clone(),
+        };
+        disk.series.iter().map(row).collect()
     }
 
     /// Removes all runs.
@@ -376,6 +389,10 @@ impl Disk {
         for id in writes.unused_texts {
             self.texts.remove(&id);
         }
+        self.series.extend(writes.series.into_iter().map(|row| ((row.hour, row.queue), row.content)));
+        if let Some(hours) = writes.series_hours {
+            self.series.retain(|(hour, _), _| hours.contains(hour));
+        }
         if let Some(clean) = writes.clean {
             self.dirty = !clean;
         }
@@ -530,6 +547,18 @@ impl Reader for FakeStore {
             }
         }
         ready(all)
+    }
+
+    fn series(&self, before: Option<(u32, QueueId)>) -> BoxFuture<'_, Result<Vec<SeriesRow>, Error>> {
+        let disk = self.disk.lock();
+        let before = before.map_or(Bound::Unbounded, Bound::Excluded);
+        let rows = disk.series.range((Bound::Unbounded, before)).rev().take(SERIES_ROWS_MAX);
+        let row = |((hour, queue), content): (&(u32, QueueId), &Vec<u8>)| SeriesRow {
+            hour: *hour,
+            queue: *queue,
+            content: content.clone(),
+        };
+        ready(rows.map(row).collect())
     }
 }
 
