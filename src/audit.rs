@@ -10,6 +10,7 @@
 //!
 //! The audit log is not the journal: it records requests, not the changes of a key.
 
+mod activity;
 mod log_file;
 #[cfg(test)]
 mod tests;
@@ -20,11 +21,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use deltaq_types::Timestamp;
 use serde::Serialize;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+pub use self::activity::{Activity, Entry};
 use self::log_file::LogFile;
 use crate::config;
 use crate::suppression::Suppression;
@@ -52,7 +55,8 @@ pub struct Error {
 #[derive(Debug, Serialize)]
 pub struct Line<'a> {
     /// The time of the response.
-    pub time: String,
+    #[serde(rename = "time")]
+    pub at: Timestamp,
     /// The id of the request, which is also in its log line.
     pub request_id: &'a str,
     /// The name of the token, even if it has expired; absent without a token.
@@ -71,6 +75,9 @@ pub struct Line<'a> {
     pub method: &'a str,
     /// The route.
     pub route: &'a str,
+    /// The operation, for the activity.
+    #[serde(skip)]
+    pub operation: Option<&'static str>,
     /// The queue of the path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<&'a str>,
@@ -120,6 +127,7 @@ pub struct Audit {
     pub all: bool,
     suppression: Arc<Suppression>,
     suppressed: Arc<AtomicU64>,
+    activity: Arc<Activity>,
 }
 
 /// The buffer of lines for the file.
@@ -187,6 +195,9 @@ impl Audit {
             return;
         }
         let line = line();
+        if class == Class::Admin {
+            self.activity.add(&line);
+        }
         let Some(file) = &self.file else {
             tracing::info!(
                 target: "audit",
@@ -220,6 +231,12 @@ impl Audit {
                 tracing::info!(target: "audit", who, suppressed, "audit");
             }
         }
+    }
+
+    /// The last calls that needed `admin`.
+    #[must_use]
+    pub fn activity(&self) -> &Activity {
+        &self.activity
     }
 
     /// The number of lines dropped since the start.

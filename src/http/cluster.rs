@@ -8,5 +8,4 @@ pub(super) mod queue_list;
 pub(super) mod series_sums;
 
 mod exchange;
-mod gather;
 mod limited_body;

@@ -1,5 +1,6 @@
 //! The handlers, one file per part of the API.
 
+pub(super) mod activity;
 pub(super) mod all_sources;
 pub(super) mod console;
 pub(super) mod consume;

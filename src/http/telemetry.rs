@@ -182,7 +182,7 @@ impl Observed {
         let Some(class) = self.class(status) else { return };
         let keys = queued.map(|queued| queued + ignored.unwrap_or_default());
         context.state.audit.record(class, who, || Line {
-            time: Timestamp::from_micros(context.state.clock.wall_us()).to_string(),
+            at: Timestamp::from_micros(context.state.clock.wall_us()),
             request_id: &context.id,
             who,
             from: context.peer().map(Peer::client),
@@ -190,6 +190,8 @@ impl Observed {
             verb: context.authorization.verb.get().map(|verb| verb.as_str()),
             method: context.method,
             route,
+            // A plan changes nothing.
+            operation: context.operation().and_then(|known| known.id).filter(|id| *id != "plan_settings"),
             queue: context.queue(),
             keys: keys.or(counts.items).or(counts.leases).or(counts.keys),
             outcome,

@@ -64,7 +64,7 @@ pub use self::hook::{
 pub use self::kinds::Members;
 pub use self::kubernetes::Kubernetes;
 pub use self::order::{HeadStartOrder, Order, PriorityOrder};
-pub use self::overview::{Found, FoundKey, FoundSource, FoundWorker, QueueWorkerDocument, WorkerList};
+pub use self::overview::{ActivityEntry, ActivityPage, Found, FoundKey, FoundSource, FoundWorker, QueueWorkerDocument, WorkerList};
 pub use self::page::{Page, PageOfQueues};
 pub use self::problem::{ProblemDocument, ViolationDocument};
 pub use self::produce::{

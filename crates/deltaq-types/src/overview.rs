@@ -16,6 +16,42 @@ pub struct WorkerList {
     pub unavailable: Vec<UnavailableQueue>,
 }
 
+/// The last calls that needed the grant `admin`, newest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ActivityPage {
+    /// The calls.
+    pub items: Vec<ActivityEntry>,
+    /// The `continue` parameter of the next page; null on the last page.
+    #[serde(rename = "continue")]
+    #[schema(required = true)]
+    pub next: Option<String>,
+}
+
+/// A call of an operator.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ActivityEntry {
+    /// When the call ended.
+    pub at: Timestamp,
+    /// The name of the token; null for a caller without a token.
+    #[schema(required = true)]
+    pub by: Option<String>,
+    /// The operation, such as `purge_queue`.
+    pub operation: String,
+    /// The queue; null for a call that concerns no queue.
+    #[schema(required = true)]
+    pub queue: Option<String>,
+    /// The number of keys that the call named or changed; null if it has none.
+    #[schema(required = true)]
+    pub keys: Option<u64>,
+    /// `ok`, the code of the problem, or `gone` if the client disconnected before the reply.
+    pub outcome: String,
+    /// The status of the reply; null if the client disconnected before it.
+    #[schema(required = true)]
+    pub status: Option<u16>,
+    /// The id of the request, which is also in the log and in the audit log.
+    pub request_id: String,
+}
+
 /// A worker of a queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct QueueWorkerDocument {

@@ -4,7 +4,7 @@ use super::document;
 use crate::config::access::Verb;
 use crate::http::kubernetes;
 use crate::http::openapi::params::{
-    AddQuery, AllSourcesQuery, AllWorkersQuery, CloseQuery, DeleteQuery, DeleteQueueQuery, DeltasQuery, ExtendQuery,
+    ActivityQuery, AddQuery, AllSourcesQuery, AllWorkersQuery, CloseQuery, DeleteQuery, DeleteQueueQuery, DeltasQuery, ExtendQuery,
     FindQuery, GroupsQuery, HistoryQuery, IndexQuery, IndexesQuery, ItemQuery, ItemsQuery, KeyHistoryQuery,
     KeyItemQuery, KeyQuery, KnownQuery, ListQuery, Names, ObjectOfQuery, ObjectQuery, ParkedQuery, PopQuery,
     ReplaceQuery, SeriesQuery, SettingsQuery, SourcesQuery, SyncedQuery, UpdateQuery, ViewQuery, WatchQuery, WorkersQuery,
@@ -12,7 +12,7 @@ use crate::http::openapi::params::{
 use crate::http::operation::{BodyKind, Class, Operation, Permission};
 use crate::http::request::call::{Handler, conditional, with_body, with_headers, without_body};
 use crate::http::routes::{
-    all_sources, console, consume, groups, history, hooks, indexes, items, overview, parked, produce, push, queues,
+    activity, all_sources, console, consume, groups, history, hooks, indexes, items, overview, parked, produce, push, queues,
     series, server, settings, sources, views, watch,
 };
 
@@ -149,6 +149,7 @@ operations! {
     POST   "/v1/queues/{queue}/hook/deliveries/redeliver" redeliver_deliveries OnQueue(Admin) List Document []      long  with_body    hooks::redeliver;
     POST   "/v1/queues/{queue}/hook/deliveries/discard" discard_deliveries OnQueue(Admin) Write Document []         long  with_body    hooks::discard;
     GET    "/v1/workers"                       list_all_workers Somewhere(Read) Read     Ignored  [AllWorkersQuery] long  without_body overview::workers;
+    GET    "/v1/activity"                      list_activity  Somewhere(Read)  Read      Ignored  [ActivityQuery]   long  without_body activity::activity;
     GET    "/v1/find"                          find           Somewhere(Read)  Read      Ignored  [FindQuery]       long  without_body overview::find;
     GET    "/v1/sources"                       list_all_sources Somewhere(Read) Read     Ignored  [AllSourcesQuery] long  without_body all_sources::sources;
     GET    "/v1/info"                          get_info       Token            Read      Ignored  []                long  without_body server::info;

@@ -226,6 +226,13 @@ parameters! {
         "limit" PageLimit "Maximum number of entries in a page, up to 5,000; default 500.";
         "continue" Continue "The `continue` of the previous page.";
     }
+    ActivityQuery in Query {
+        "queue" Name "Only calls on this queue.";
+        "by" Text "Only calls with the token of this name.";
+        "operation" Text "Only calls of this operation, such as purge_queue.";
+        "limit" PageLimit "Maximum number of calls in a page, up to 5,000; default 500.";
+        "continue" Continue "The `continue` of the previous page.";
+    }
     AllWorkersQuery in Query {
         "limit" PageLimit "Maximum number of workers, up to 5,000; default 500.";
     }
