@@ -227,9 +227,9 @@ parameters! {
         "continue" Continue "The `continue` of the previous page.";
     }
     ActivityQuery in Query {
-        "queue" Name "Only calls on this queue.";
-        "by" Text "Only calls with the token of this name.";
-        "operation" Text "Only calls of this operation, such as purge_queue.";
+        "queue" QueueName "Only calls on this queue.";
+        "by" Label "Only calls with the token of this name.";
+        "operation" Label "Only calls of this operation, such as purge_queue.";
         "limit" PageLimit "Maximum number of calls in a page, up to 5,000; default 500.";
         "continue" Continue "The `continue` of the previous page.";
     }
