@@ -8,7 +8,8 @@ use axum::body::Body;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use deltaq_types::{
-    KeysCount, Page, ParkedError, ParkedErrors, Produced, PurgedDocument, QueuePage, Replaced, SettledList,
+    KeysCount, Page, ParkedError, ParkedErrors, Produced, PurgedDocument, QueuePage, Replaced, SelectedCount,
+    SettledList,
 };
 use serde::Serialize;
 
@@ -86,6 +87,12 @@ impl ReplyCounts for Replaced {
 impl ReplyCounts for SettledList {
     fn counts(&self) -> RequestCounts {
         RequestCounts { leases: Some(self.settled.len() as u64), ..RequestCounts::default() }
+    }
+}
+
+impl ReplyCounts for SelectedCount {
+    fn counts(&self) -> RequestCounts {
+        RequestCounts { keys: Some(self.keys), ..RequestCounts::default() }
     }
 }
 

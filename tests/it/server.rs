@@ -35,6 +35,7 @@ mod pushing;
 mod queues;
 mod replacing;
 mod requests;
+mod selecting;
 mod sequences;
 mod settings;
 mod settling;
