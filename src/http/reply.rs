@@ -9,7 +9,7 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use deltaq_types::{
     KeysCount, Page, PageOfQueues, ParkedError, ParkedErrors, Produced, PurgedDocument, QueuePage, Replaced,
-    SettledList,
+    SelectedCount, SettledList,
 };
 use serde::Serialize;
 
@@ -87,6 +87,12 @@ impl ReplyCounts for Replaced {
 impl ReplyCounts for SettledList {
     fn counts(&self) -> RequestCounts {
         RequestCounts { leases: Some(self.settled.len() as u64), ..RequestCounts::default() }
+    }
+}
+
+impl ReplyCounts for SelectedCount {
+    fn counts(&self) -> RequestCounts {
+        RequestCounts { keys: Some(self.keys), ..RequestCounts::default() }
     }
 }
 

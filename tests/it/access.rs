@@ -2,6 +2,7 @@
 
 mod expiry;
 mod followers;
+mod history;
 pub(crate) mod reload;
 mod seats;
 pub(crate) mod tls;

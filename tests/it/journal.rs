@@ -113,6 +113,7 @@ async fn a_checkpoint_writes_nothing_that_it_captured_before_a_reload() {
         kind: EventKind::Seeded { key, object: large, owner: None },
         views: ViewChanges::default(),
         sequence: None,
+        by: None,
     };
     let live: Arc<dyn Live> = Arc::new(Reloaded {
         queue: Mutex::new(captured),
@@ -233,7 +234,7 @@ fn seeded(rv: u64, bytes: usize) -> Event {
     let object = Object::from_valid(&format!("{{\"text\":\"{}\"}}", "x".repeat(bytes)));
     let kind = EventKind::Seeded { key: Key::new("k").expect("a key"), object, owner: None };
     let (rv, at) = (Rv::new(rv), Time::from_micros(1));
-    Event { rv, at, kind, views: ViewChanges::default(), sequence: None }
+    Event { rv, at, kind, views: ViewChanges::default(), sequence: None, by: None }
 }
 
 /// A cleanup of texts reads all references to them. While commits wait, they get most of the writer's time.

@@ -36,6 +36,7 @@ mod pushing;
 mod queues;
 mod replacing;
 mod requests;
+mod selecting;
 mod sequences;
 mod series;
 mod settings;

@@ -3,7 +3,6 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
-use std::vec::IntoIter;
 
 use super::config::Quiet;
 use super::delta::{Delta, DeltaKind};
@@ -14,7 +13,6 @@ use super::known::Known;
 use super::object::Object;
 use super::object_version::ObjectVersion;
 use super::schedule::HeadStart;
-use super::table::Entry;
 use super::time::Time;
 use super::trace::Trace;
 
@@ -31,6 +29,7 @@ mod order;
 mod produce;
 mod replace;
 mod resync;
+mod selection;
 mod sequence;
 mod sources;
 mod version;
@@ -42,6 +41,7 @@ pub use follow::Taken;
 pub use groups::RegroupWalk;
 use memory::new_bytes;
 pub use resync::Seed;
+pub use selection::{KeyMatch, KeySelection, Selected, SelectedKeys};
 
 pub use super::comparison::Comparison;
 pub use super::deletion_limit::{DefaultLimit, DeletionGuard};
@@ -247,57 +247,6 @@ impl Replace {
     #[must_use]
     pub fn sequence(&self) -> Option<Sequence> {
         Some(Sequence { source: self.source.clone()?, number: self.sequence? })
-    }
-}
-
-/// The parked or delayed keys that a command concerns.
-#[derive(Debug)]
-pub enum KeySelection {
-    /// All parked keys, or all delayed keys, in key order.
-    All,
-    /// These keys. The iterator is consumed.
-    Named(IntoIter<Key>),
-    /// Keys whose last error is this text. The empty text also selects keys without an error.
-    WithError(String),
-}
-
-/// A command on parked or delayed keys, between its steps.
-#[derive(Debug)]
-pub struct SelectedKeys {
-    pub(super) selection: KeySelection,
-    /// The number of keys that the caller expects. `None` if the caller expects no number, or once the keys have been
-    /// counted.
-    pub(super) expected_count: Option<u64>,
-    pub(super) cursor: ScanCursor,
-}
-
-impl SelectedKeys {
-    /// A command on the keys of `selection`. The command is refused unless the selection has `expected_count` keys.
-    #[must_use]
-    pub fn new(selection: KeySelection, expected_count: Option<u64>) -> Self {
-        Self { selection, expected_count, cursor: ScanCursor::default() }
-    }
-}
-
-impl From<KeySelection> for SelectedKeys {
-    fn from(selection: KeySelection) -> Self {
-        Self::new(selection, None)
-    }
-}
-
-impl KeySelection {
-    /// Selects these keys, or all keys if `None`.
-    #[must_use]
-    pub fn named(keys: Option<Vec<Key>>) -> Self {
-        keys.map_or(Self::All, |keys| Self::Named(keys.into_iter()))
-    }
-
-    /// Whether the selection includes this parked or delayed key.
-    fn includes(&self, entry: &Entry) -> bool {
-        match self {
-            Self::All | Self::Named(_) => true,
-            Self::WithError(error) => entry.schedule_state.last_error().unwrap_or_default() == error,
-        }
     }
 }
 

@@ -8,7 +8,8 @@
 //!
 //! The form follows these rules:
 //! - The views that the key entered or left come last: `"latest":"entered"`, with the birth of a key that left the view of
-//!   Kubernetes. They are followed by the sequence of the call, which any event of a produce call may carry: `"sequence":{"source":"erp","number":7}`.
+//!   Kubernetes. They are followed by the sequence of the call, which any event of a produce call may carry: `"sequence":{"source":"erp","number":7}`,
+//!   and by the name of the token of the call, which any event may carry: `"by":"erp"`.
 //! - `rv`, `at` and `type` come first, in this order, so that the payload can be read without copying it.
 //! - Instants are whole microseconds since the Unix epoch.
 //! - A field that has its default value is left out.
@@ -62,6 +63,9 @@ pub struct Event {
     /// The sequence of the call that caused the event. The first event of a produce call and the end of a Replace carry it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sequence: Option<Sequence>,
+    /// The name of the token whose call caused the event. Without one, it was the server, or a caller without a token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<Arc<str>>,
 }
 
 /// What happened to a queue, and to which key.

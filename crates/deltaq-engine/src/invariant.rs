@@ -153,6 +153,10 @@ impl Queue {
             "has no failure expiry and is not in use",
         )?;
         rule(schedule_state.place != Place::Parked || !schedule_state.waits(), "is parked and waits")?;
+        rule(
+            schedule_state.parked().is_none() || schedule_state.place == Place::Parked,
+            "is not parked and has the event that parked it",
+        )?;
         check_turn(rules, entry)?;
         rule(schedule_state.keeps_window(), "has a window that is not where it must wait")?;
         rule(schedule_state.window().is_none() || !rules.keeps_every_delta, "has a window in mode events")?;

@@ -217,6 +217,11 @@ impl Queue {
         self.volatile.committed = rv;
     }
 
+    /// Sets the token of the call that changes the queue from now on. Its events name the token; what becomes due by itself does not.
+    pub fn set_caller(&mut self, token: Option<Arc<str>>) {
+        self.volatile.caller = token;
+    }
+
     /// Keys that count toward `max_keys`.
     #[must_use]
     pub fn keys(&self) -> usize {
@@ -399,7 +404,8 @@ impl Queue {
             self.note_awaited(slot, &kind);
         }
         let (at, views) = (now.max(self.state.last_at), ViewChanges::default());
-        let mut event = Event { rv, at, kind, views, sequence: self.volatile.sequence.take() };
+        let Volatile { sequence, caller, .. } = &mut self.volatile;
+        let mut event = Event { rv, at, kind, views, sequence: sequence.take(), by: caller.clone() };
         let scope = slot.map_or(Scope::Key, Scope::Slot);
         let keys = self.state.keys();
         let slot = match self.apply_in(&event, scope) {

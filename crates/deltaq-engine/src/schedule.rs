@@ -284,8 +284,7 @@ impl Schedule {
             }
             Place::Idle => self.enqueue(slot, state, event, None),
             Place::Parked => {
-                self.parked.remove(key.as_str());
-                state.place = Place::Idle;
+                self.unpark(key, state);
                 state.failures = 0;
                 self.enqueue(slot, state, event, None);
             }
@@ -296,8 +295,7 @@ impl Schedule {
     /// Makes the key ready no later than `due`, but not before its floor. A parked key becomes delayed.
     pub fn delay(&mut self, slot: Slot, key: &Key, state: &mut ScheduleState, due: Time, rv: Rv) {
         if state.place == Place::Parked {
-            self.parked.remove(key.as_str());
-            state.place = Place::Idle;
+            self.unpark(key, state);
             state.failures = 0;
         }
         self.set_failure_expiry(slot, state, None);
@@ -420,11 +418,18 @@ impl Schedule {
     }
 
     /// Ends the lease, parks the key and drops its delay.
-    pub fn park(&mut self, slot: Slot, key: &Key, state: &mut ScheduleState) {
+    pub fn park(&mut self, slot: Slot, key: &Key, state: &mut ScheduleState, event: EventId) {
         self.end_lease(slot, state);
         self.set_delay(slot, state, None);
         self.parked.insert(key.clone(), slot);
         self.set_place(slot, state, Place::Parked);
+        state.set_parked(Some(event));
+    }
+
+    fn unpark(&mut self, key: &Key, state: &mut ScheduleState) {
+        self.parked.remove(key.as_str());
+        state.place = Place::Idle;
+        state.set_parked(None);
     }
 
     /// Records that the key's waiting deltas were dropped: a leased key stays leased, and any other key becomes idle.
@@ -437,10 +442,7 @@ impl Schedule {
                 }
             }
             Place::Ready(_) => self.leave_ready(slot, state),
-            Place::Parked => {
-                self.parked.remove(key.as_str());
-                state.place = Place::Idle;
-            }
+            Place::Parked => self.unpark(key, state),
             Place::Idle => {}
         }
         state.set_head_start(HeadStart::NONE);

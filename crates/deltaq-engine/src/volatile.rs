@@ -37,6 +37,8 @@ pub(super) struct Volatile {
     pub(super) seeding: Option<Seeding>,
     /// The sequence that the next event carries. Set only inside a command.
     pub(super) sequence: Option<Sequence>,
+    /// The token of the call that the next events belong to.
+    pub(super) caller: Option<Arc<str>>,
     /// Leases of this life that a repeated pop was answered with, or whose worker has acknowledged a part. Some of them may have ended.
     pub(super) repeated: HashSet<Token>,
     /// Leases for whose first newer change a caller waits.
@@ -80,6 +82,7 @@ impl Default for Volatile {
             last_job: 0,
             seeding: None,
             sequence: None,
+            caller: None,
             watched_leases: HashSet::new(),
             repeated: HashSet::new(),
             room: Room::default(),

@@ -171,6 +171,7 @@ mod tests {
             },
             views: ViewChanges::default(),
             sequence: None,
+            by: None,
         };
         let events: Vec<Event> = (first..=last).map(event).collect();
         journal_rows(QueueId(1), Epoch(1), Rv::new(first - 1), &events, false).remove(0)

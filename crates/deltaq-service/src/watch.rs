@@ -537,6 +537,7 @@ mod tests {
             kind: EventKind::Paused,
             views: ViewChanges::default(),
             sequence: None,
+            by: None,
         };
         let events: Vec<Event> = (first..=last).map(event).collect();
         journal_rows(QueueId(1), Epoch(1), Rv::new(first - 1), &events, false).remove(0)
@@ -556,7 +557,7 @@ mod tests {
             object,
         });
         let (before, rv, at) = (Rv::new(rv - 1), Rv::new(rv), Time::from_micros(rv));
-        let event = Event { rv, at, kind, views: ViewChanges::default(), sequence: None };
+        let event = Event { rv, at, kind, views: ViewChanges::default(), sequence: None, by: None };
         journal_rows(QueueId(1), Epoch(1), before, &[event], true).remove(0)
     }
 

@@ -4,6 +4,9 @@ use serde::ser::{SerializeMap as _, SerializeStruct as _};
 use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
+use super::duration::DurationText;
+use super::range::{self, CENTURY};
+use super::terms::Span;
 use super::{
     DeltaType, DiffOmission, DiffOperation, Difference, LeaseOutcome, RawObject, SettleResult, Timestamp,
     strict, terms,
@@ -429,7 +432,7 @@ pub struct PauseBody {
     pub group: Option<Box<str>>,
 }
 
-/// Parked keys to redrive or to discard, or delayed keys to promote: exactly one of `keys`, `error` and `all`.
+/// Parked keys to redrive or to discard, or delayed keys to promote: exactly one of `keys`, `error`, `filter` and `all`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(examples(json!({ "keys": ["sku-1"] }), json!({ "error": "timeout", "expected_count": 39 }), json!({ "all": true })))]
@@ -442,6 +445,9 @@ pub struct KeysBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<terms::ErrorText>)]
     pub error: Option<String>,
+    /// The keys that have all of this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<KeysFilter>,
     /// True: all parked or all delayed keys.
     #[serde(default, deserialize_with = "strict::flag", skip_serializing_if = "std::ops::Not::not")]
     #[schema(value_type = Option<bool>)]
@@ -450,4 +456,52 @@ pub struct KeysBody {
     #[serde(default, deserialize_with = "strict::whole", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<terms::Count>)]
     pub expected_count: Option<u64>,
+    /// Count the keys and change nothing.
+    #[serde(default, deserialize_with = "strict::flag", skip_serializing_if = "std::ops::Not::not")]
+    #[schema(value_type = Option<bool>)]
+    pub dry_run: bool,
+}
+
+/// What parked or delayed keys have in common. At least one member must be given.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(examples(json!({ "prefix": "eu-", "error": "timeout", "older_than": "1h" })))]
+pub struct KeysFilter {
+    /// The key begins with this text.
+    #[serde(default, deserialize_with = "strict::optional_text", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub prefix: Option<Box<str>>,
+    /// The last error is exactly this text. The empty text selects the keys without an error.
+    #[serde(default, deserialize_with = "strict::optional_text", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<terms::ErrorText>)]
+    pub error: Option<Box<str>>,
+    /// This source owns the key.
+    #[serde(default, deserialize_with = "strict::optional_text", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub source: Option<Box<str>>,
+    /// The key is in this group; the empty text is the group without a name.
+    #[serde(default, deserialize_with = "strict::optional_text", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, max_length = 256)]
+    pub group: Option<Box<str>>,
+    /// The oldest change that waits for the key is at least this old.
+    #[serde(
+        default,
+        deserialize_with = "range::optional_span::<0, CENTURY, _>",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<Span>)]
+    pub older_than: Option<DurationText>,
+    /// The key has been parked or delayed since this event or an older one. It is the `resource_version` of a count.
+    #[serde(default, deserialize_with = "strict::whole", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u64>)]
+    pub until: Option<u64>,
+}
+
+/// The parked or delayed keys that a call has changed, or with `dry_run` would change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SelectedCount {
+    /// The number of keys.
+    pub keys: u64,
+    /// The newest event when the call began. As `until` of a filter it leaves out keys that were parked or delayed later.
+    pub resource_version: u64,
 }

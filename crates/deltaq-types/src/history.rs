@@ -17,6 +17,9 @@ pub struct EventDocument {
     pub at: Timestamp,
     /// The kind of the event.
     pub event: EventName,
+    /// The name of the token whose call caused the event; null if it was the server, or a caller without a token.
+    #[serde(default)]
+    pub by: Option<String>,
     /// The type of the delta.
     #[serde(rename = "type", default)]
     pub kind: Option<DeltaType>,
@@ -59,7 +62,7 @@ pub struct EventDocument {
 }
 
 impl EventName {
-    /// The members of the events of this kind, in addition to `resource_version`, `at` and `event`.
+    /// The members of the events of this kind, in addition to `resource_version`, `at`, `event` and `by`.
     #[must_use]
     pub const fn members(self) -> Members {
         let (present, nullable): (&[_], &[_]) = match self {
@@ -87,6 +90,7 @@ impl EventDocument {
             resource_version,
             at,
             event,
+            by: None,
             kind: None,
             final_state_unknown: false,
             source: None,
@@ -110,6 +114,7 @@ impl Serialize for EventDocument {
         map.serialize_entry("resource_version", &self.resource_version)?;
         map.serialize_entry("at", &self.at)?;
         map.serialize_entry("event", &self.event)?;
+        map.serialize_entry("by", &self.by)?;
         for name in self.event.members().names() {
             match name {
                 "type" => map.serialize_entry(name, &self.kind)?,

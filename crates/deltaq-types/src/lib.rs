@@ -48,8 +48,8 @@ mod tests;
 
 pub use self::cloud_events::{CloudEvents, StoredPart};
 pub use self::consume::{
-    DeltaDocument, Hold, HoldScope, KeysBody, LeaseDocument, LeasesBody, PauseBody, PopBody, Popped,
-    PoppedItem, SettleAs, SettleBody, SettleCall, SettledDocument, SettledList,
+    DeltaDocument, Hold, HoldScope, KeysBody, KeysFilter, LeaseDocument, LeasesBody, PauseBody, PopBody,
+    Popped, PoppedItem, SelectedCount, SettleAs, SettleBody, SettleCall, SettledDocument, SettledList,
 };
 pub use self::difference::{DiffOperation, Difference};
 pub use self::duration::SignedDuration;

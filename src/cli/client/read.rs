@@ -1,10 +1,11 @@
 //! `deltaq items`, `explain`, `known`, `latest`, `history`, `sources`, `parked`, `promote`, `redrive` and `discard`.
 
 use clap::Args;
+use deltaq_types::duration::DurationText;
 use deltaq_types::name::Name;
 use deltaq_types::{
-    DiffOperation, EventDocument, ExplainDocument, ItemDocument, ItemState, KeysBody, KeysCount,
-    LeaseOutcome, ObjectDocument, ParkedError, RawJson, SourceDocument,
+    DiffOperation, EventDocument, ExplainDocument, ItemDocument, ItemState, KeysBody, KeysFilter,
+    LeaseOutcome, ObjectDocument, ParkedError, RawJson, SelectedCount, SourceDocument,
 };
 
 use super::confirm::confirm;
@@ -173,20 +174,39 @@ pub struct KeySelection {
     /// Change nothing unless exactly this many keys are selected.
     #[arg(long, value_name = "N")]
     pub expected_count: Option<u64>,
+    /// Count the keys and change nothing.
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 /// Some parked or delayed keys, or all.
 #[derive(Debug, Clone, Args)]
-#[group(id = "which_keys", required = true, multiple = false)]
+#[group(id = "which_keys", required = true, multiple = true)]
 pub struct WhichKeys {
     /// The keys.
+    #[arg(conflicts_with_all = ["all", "error", "prefix", "source", "group", "older_than", "until"])]
     pub keys: Vec<String>,
     /// All keys.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["error", "prefix", "source", "group", "older_than", "until"])]
     pub all: bool,
-    /// All keys with exactly this error.
+    /// Only keys with exactly this error.
     #[arg(long, value_name = "TEXT")]
     pub error: Option<String>,
+    /// Only keys that begin with this text.
+    #[arg(long, value_name = "TEXT")]
+    pub prefix: Option<Box<str>>,
+    /// Only keys that this source owns.
+    #[arg(long)]
+    pub source: Option<Box<str>>,
+    /// Only keys of this group.
+    #[arg(long)]
+    pub group: Option<Box<str>>,
+    /// Only keys whose oldest waiting change is at least this old, such as 1h.
+    #[arg(long, value_name = "DURATION")]
+    pub older_than: Option<DurationText>,
+    /// Only keys that have been parked or delayed since this event or an older one, as --dry-run prints it.
+    #[arg(long, value_name = "N")]
+    pub until: Option<u64>,
 }
 
 /// `deltaq promote`.
@@ -345,9 +365,8 @@ impl Execute for Discard {
     const OPERATIONS: &'static [&'static str] = &["discard_parked"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        if self.parked.which.are_unnamed() {
-            let whose = self.parked.which.error.as_ref().map(|error| format!(" with the error {error:?}"));
-            let whose = whose.unwrap_or_default();
+        if self.parked.which.are_unnamed() && !self.parked.dry_run {
+            let whose = self.parked.which.limits();
             confirm(self.yes, &format!("drop all parked keys{whose} of queue {}", self.parked.queue))?;
         }
         self.parked.send(session, "discard_parked", "parked", "dropped").await
@@ -356,20 +375,22 @@ impl Execute for Discard {
 
 impl KeySelection {
     async fn send(&self, session: &Session, operation: &str, state: &str, done: &str) -> Result<(), Failure> {
-        let keys = (!self.which.are_unnamed()).then(|| self.which.keys.clone());
-        let WhichKeys { all, error, .. } = &self.which;
-        let body = KeysBody { keys, error: error.clone(), all: *all, expected_count: self.expected_count };
+        let body =
+            KeysBody { expected_count: self.expected_count, dry_run: self.dry_run, ..self.which.body() };
         let call = session.on_queue(operation, &self.queue)?.json(&body);
-        let (count, text) = session.fetch::<KeysCount>(call).await?;
-        session.output.change(
-            &text,
-            self.queue.as_str(),
-            &format!("{} {done}", counted(count.keys, &format!("{state} key"))),
-        )?;
+        let (count, text) = session.fetch::<SelectedCount>(call).await?;
+        let keys = counted(count.keys, &format!("{state} key"));
+        let line = if self.dry_run {
+            format!("{keys} would be {done}; --until {} leaves out later ones", count.resource_version)
+        } else {
+            format!("{keys} {done}")
+        };
+        session.output.change(&text, self.queue.as_str(), &line)?;
         if count.keys == 0 && !self.which.all {
-            let nothing = match &self.which.error {
-                Some(error) => format!("no {state} key has the error {error:?}"),
-                None => format!("none of the keys is {state}"),
+            let nothing = if self.which.are_unnamed() {
+                format!("no key{} is {state}", self.which.limits())
+            } else {
+                format!("none of the keys is {state}")
             };
             return Err(Failure::Nothing(nothing));
         }
@@ -380,7 +401,35 @@ impl KeySelection {
 impl WhichKeys {
     /// Whether the command does not name keys, so that it affects an unknown number of them.
     fn are_unnamed(&self) -> bool {
-        self.all || self.error.is_some()
+        self.keys.is_empty()
+    }
+
+    /// The selection as a request has it.
+    fn body(&self) -> KeysBody {
+        let Self { keys, all, error, prefix, source, group, older_than, until } = self.clone();
+        let filter = KeysFilter { prefix, error: None, source, group, older_than, until };
+        if !keys.is_empty() || all {
+            return KeysBody { keys: (!all).then_some(keys), all, ..KeysBody::default() };
+        }
+        if filter == KeysFilter::default() {
+            return KeysBody { error, ..KeysBody::default() };
+        }
+        let filter = KeysFilter { error: error.map(String::into_boxed_str), ..filter };
+        KeysBody { filter: Some(filter), ..KeysBody::default() }
+    }
+
+    /// What the keys have in common, for a sentence.
+    fn limits(&self) -> String {
+        let named = [
+            ("the error", self.error.as_deref()),
+            ("the prefix", self.prefix.as_deref()),
+            ("the source", self.source.as_deref()),
+            ("the group", self.group.as_deref()),
+        ];
+        let named = named.into_iter().filter_map(|(name, text)| Some(format!("{name} {:?}", text?)));
+        let age = self.older_than.as_ref().map(|age| format!("a change older than {age}"));
+        let limits: Vec<String> = named.chain(age).collect();
+        if limits.is_empty() { String::new() } else { format!(" with {}", limits.join(" and ")) }
     }
 }
 

@@ -12,7 +12,7 @@ use clap::Args;
 use deltaq_client::Call;
 use deltaq_runtime::causes::with_causes;
 use deltaq_types::duration::DurationText;
-use deltaq_types::{EventDocument, ItemDocument, KeysBody, KeysCount, Page, QueuePage};
+use deltaq_types::{EventDocument, ItemDocument, KeysBody, Page, QueuePage, SelectedCount};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use tokio::sync::mpsc;
@@ -182,6 +182,6 @@ async fn redrive(session: &Session, queue: &str, key: Option<&str>) -> Result<St
         keys,
         ..KeysBody::default()
     });
-    let count: KeysCount = session.client.fetch(call).await?;
+    let count: SelectedCount = session.client.fetch(call).await?;
     Ok(format!("{} of queue {queue} made ready", counted(count.keys, "parked key")))
 }

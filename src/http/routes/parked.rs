@@ -1,11 +1,14 @@
 //! Calls on parked keys: list their errors, redrive and discard; and on delayed keys: promote.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::response::Response;
-use deltaq_engine::command::{KeySelection, SelectedKeys};
+use deltaq_engine::command::{KeyMatch, KeySelection, Selected, SelectedKeys};
+use deltaq_engine::id::Rv;
+use deltaq_engine::time::Time;
 use deltaq_service::{Handle, ParkedPosition};
-use deltaq_types::{KeysBody, KeysCount, ParkedError, ParkedErrors};
+use deltaq_types::{KeysBody, KeysFilter, ParkedError, ParkedErrors, SelectedCount};
 
 use super::consume::read_keys;
 use super::pages::{self, page_limit, wants_lines};
@@ -67,13 +70,13 @@ async fn error_page(
     params(InQueue),
     request_body(content = KeysBody),
     responses(
-        (status = 200, description = "The number of keys.", body = KeysCount),
+        (status = 200, description = "The number of keys, and the version at which they were counted.", body = SelectedCount),
         Always, OfQueue, OfBody, Conflict, Unprocessable,
     )
 )]
-pub(in crate::http) async fn promote(call: QueueCall) -> Result<Reply<KeysCount>, Problem> {
+pub(in crate::http) async fn promote(call: QueueCall) -> Result<Reply<SelectedCount>, Problem> {
     let (handle, keys, context) = selected_keys(call).await?;
-    Ok(context.reply(KeysCount { keys: handle.promote(keys).await? }))
+    Ok(context.reply(count(handle.promote(keys).await?)))
 }
 
 /// Make parked keys ready: some, those with one error, or all.
@@ -82,13 +85,13 @@ pub(in crate::http) async fn promote(call: QueueCall) -> Result<Reply<KeysCount>
     params(InQueue),
     request_body(content = KeysBody),
     responses(
-        (status = 200, description = "The number of keys.", body = KeysCount),
+        (status = 200, description = "The number of keys, and the version at which they were counted.", body = SelectedCount),
         Always, OfQueue, OfBody, Conflict, Unprocessable,
     )
 )]
-pub(in crate::http) async fn redrive(call: QueueCall) -> Result<Reply<KeysCount>, Problem> {
+pub(in crate::http) async fn redrive(call: QueueCall) -> Result<Reply<SelectedCount>, Problem> {
     let (handle, keys, context) = selected_keys(call).await?;
-    Ok(context.reply(KeysCount { keys: handle.redrive(keys).await? }))
+    Ok(context.reply(count(handle.redrive(keys).await?)))
 }
 
 /// Drop parked keys with their waiting deltas: some, those with one error, or all.
@@ -97,37 +100,73 @@ pub(in crate::http) async fn redrive(call: QueueCall) -> Result<Reply<KeysCount>
     params(InQueue),
     request_body(content = KeysBody),
     responses(
-        (status = 200, description = "The number of keys.", body = KeysCount),
+        (status = 200, description = "The number of keys, and the version at which they were counted.", body = SelectedCount),
         Always, OfQueue, OfBody, Conflict, Unprocessable,
     )
 )]
-pub(in crate::http) async fn discard(call: QueueCall) -> Result<Reply<KeysCount>, Problem> {
+pub(in crate::http) async fn discard(call: QueueCall) -> Result<Reply<SelectedCount>, Problem> {
     let (handle, keys, context) = selected_keys(call).await?;
-    Ok(context.reply(KeysCount { keys: handle.discard_parked(keys).await? }))
+    Ok(context.reply(count(handle.discard_parked(keys).await?)))
+}
+
+fn count(selected: Selected) -> SelectedCount {
+    SelectedCount { keys: selected.keys, resource_version: selected.begun.get() }
 }
 
 async fn selected_keys(call: QueueCall) -> Result<(Arc<Handle>, SelectedKeys, Arc<RequestContext>), Problem> {
     let QueueCall { state, name, incoming, context, .. } = call;
     let body: KeysBody = incoming.document().await?;
-    let is_alone = body.keys.is_none() && !body.all;
+    let handle = state.partitions.get(&name)?;
+    let is_alone = body.keys.is_none() && !body.all && body.filter.is_none();
     // A typed client writes an empty text for a member that it does not set.
     let error = body.error.filter(|error| is_alone || !error.is_empty());
-    let selection = match (body.keys, error, body.all) {
-        (Some(keys), None, false) => KeySelection::Named(read_keys(&keys)?.into_iter()),
-        (None, Some(error), false) => {
-            check_error(&error).map_err(|wrong| wrong.field("error"))?;
-            KeySelection::WithError(error)
-        }
-        (None, None, true) => KeySelection::All,
-        (None, None, false) => {
-            let detail = "the call selects no keys: give \"keys\", \"error\" or \"all\":true";
+    let given = [body.keys.is_some(), error.is_some(), body.filter.is_some(), body.all];
+    match given.into_iter().filter(|is_given| *is_given).count() {
+        0 => {
+            let detail = "the call selects no keys: give \"keys\", \"error\", \"filter\" or \"all\":true";
             return Err(Problem::new(Code::InvalidRequest, detail).with("field", "keys"));
         }
-        (_, _, all) => {
-            let field = if all { "all" } else { "error" };
-            let detail = "fields \"keys\", \"error\" and \"all\": give one of them";
-            return Err(Problem::new(Code::InvalidRequest, detail).with("field", field));
+        1 => {}
+        _ => {
+            let fields = ["all", "filter", "error"].into_iter().zip([body.all, given[2], given[1]]);
+            let field = fields.into_iter().find_map(|(field, is_given)| is_given.then_some(field));
+            let detail = "fields \"keys\", \"error\", \"filter\" and \"all\": give one of them";
+            return Err(Problem::new(Code::InvalidRequest, detail).with("field", field.unwrap_or("all")));
         }
+    }
+    let selection = if let Some(keys) = body.keys {
+        KeySelection::Named(read_keys(&keys)?.into_iter())
+    } else if let Some(error) = error {
+        check_error(&error).map_err(|wrong| wrong.field("error"))?;
+        KeySelection::with_error(error)
+    } else if let Some(filter) = body.filter {
+        KeySelection::Matching(key_match(&handle, filter)?)
+    } else {
+        KeySelection::All
     };
-    Ok((state.partitions.get(&name)?, SelectedKeys::new(selection, body.expected_count), context))
+    let keys = SelectedKeys::new(selection, body.expected_count);
+    Ok((handle, if body.dry_run { keys.dry_run() } else { keys }, context))
+}
+
+/// What the keys of a selection have in common.
+fn key_match(handle: &Handle, filter: KeysFilter) -> Result<KeyMatch, Problem> {
+    if filter == KeysFilter::default() {
+        let detail = "the filter is empty: give one of its members, or \"all\":true for all keys";
+        return Err(Problem::new(Code::InvalidRequest, detail).with("field", "filter"));
+    }
+    let KeysFilter { prefix, error, source, group, older_than, until } = filter;
+    if let Some(error) = &error {
+        check_error(error).map_err(|wrong| wrong.field("filter.error"))?;
+    }
+    Ok(KeyMatch {
+        prefix: prefix.map(String::from).unwrap_or_default(),
+        error: error.map(String::from),
+        source: source.map(String::from),
+        group: group.map(String::from),
+        queued_before: older_than.map(|age| {
+            let age_us = Duration::from(age).as_micros();
+            Time::from_micros(handle.now().as_micros().saturating_sub(age_us.try_into().unwrap_or(u64::MAX)))
+        }),
+        until: until.map(Rv::new),
+    })
 }

@@ -17,7 +17,10 @@ pub fn event(handle: &Handle, past: &PastEvent, moment: Moment) -> Option<EventD
     let PastEvent { event, is_object_lost } = past;
     let raw = |object| (!is_object_lost).then(|| raw(object));
     let timestamp = |at| timestamp(moment.wall(at));
-    let document = EventDocument::new(event.rv.get(), timestamp(event.at), name(&event.kind)?);
+    let document = EventDocument {
+        by: event.by.as_ref().map(ToString::to_string),
+        ..EventDocument::new(event.rv.get(), timestamp(event.at), name(&event.kind)?)
+    };
     let lease = |token| Some(handle.lease_id(token).to_string());
     let document = match &event.kind {
         EventKind::Appended(Appended { delta, final_state_unknown, provenance, due, object, .. }) => {

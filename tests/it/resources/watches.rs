@@ -92,7 +92,8 @@ async fn a_watch_with_labels_goes_on_where_it_was() {
     add(&service, "new", &on, 1).await;
     let path = format!("{SHOP}?watch=1&labelSelector=on%3Dyes&resourceVersion={version}");
     let mut events = Events::open(&service, &path).await;
-    for expected in ["ADDED enters", "DELETED leaves", "MODIFIED stays", "DELETED deleted", "ADDED new"] {
+    let expected = "ADDED enters, ADDED leaves, DELETED leaves, MODIFIED stays, ADDED deleted, DELETED deleted, ADDED new";
+    for expected in expected.split(", ") {
         assert_eq!(events.seen().await, expected);
     }
     add(&service, "later", &off, 2).await;
@@ -193,8 +194,9 @@ async fn an_object_that_comes_back_without_the_labels_has_left_the_watch() {
     add(&service, "a", &json!({ "on": "no" }), 2).await;
     let path = format!("{SHOP}?watch=1&labelSelector=on%3Dyes&resourceVersion={version}");
     let mut events = Events::open(&service, &path).await;
-    assert_eq!(events.seen().await, "DELETED a");
-    // A client that has listed in pages may have a state that came after the version of its list.
+    // A client that has listed in pages may have read the page when the object was not selected any more.
+    assert_eq!((events.seen().await, events.seen().await), ("ADDED a".to_owned(), "DELETED a".to_owned()));
+    // It may also have a state that came after the version of its list.
     for (labels, n) in [("yes", 3), ("no", 4)] {
         add(&service, "a", &json!({ "on": labels }), n).await;
     }

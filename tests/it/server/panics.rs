@@ -170,6 +170,7 @@ async fn time_goes_on_in_a_queue_whose_task_panicked() {
             kind: EventKind::Recovered { life: LifeId::new(1) },
             views: ViewChanges::default(),
             sequence: None,
+            by: None,
         });
         Ok(Progress::Done(()))
     });

@@ -5,8 +5,8 @@ use std::time::Duration;
 use deltaq_types::duration::format;
 use deltaq_types::terms::HOLD_SECS_MAX;
 use deltaq_types::{
-    Hold, HoldScope, KeysBody, KeysCount, LeasesBody, ParkedError, PopBody, Popped, SettleBody, SettleCall,
-    SettledList,
+    Hold, HoldScope, KeysBody, KeysFilter, LeasesBody, ParkedError, PopBody, Popped, SelectedCount,
+    SettleBody, SettleCall, SettledList,
 };
 use http::Method;
 use serde::Serialize;
@@ -44,6 +44,8 @@ pub enum Selection<'a> {
     Keys(&'a [&'a str]),
     /// The keys whose last failure had exactly this error; the empty text selects keys without an error.
     Error(&'a str),
+    /// The keys that have all of this.
+    Filter(&'a KeysFilter),
 }
 
 impl Pop {
@@ -219,7 +221,7 @@ impl Queue {
         &self,
         which: Selection<'_>,
         expected_count: Option<u64>,
-    ) -> Result<KeysCount, Error> {
+    ) -> Result<SelectedCount, Error> {
         self.selected(["delayed", "promote"], which, expected_count).await
     }
 
@@ -231,7 +233,7 @@ impl Queue {
         &self,
         which: Selection<'_>,
         expected_count: Option<u64>,
-    ) -> Result<KeysCount, Error> {
+    ) -> Result<SelectedCount, Error> {
         self.selected(["parked", "redrive"], which, expected_count).await
     }
 
@@ -244,7 +246,7 @@ impl Queue {
         &self,
         which: Selection<'_>,
         expected_count: Option<u64>,
-    ) -> Result<KeysCount, Error> {
+    ) -> Result<SelectedCount, Error> {
         self.selected(["parked", "discard"], which, expected_count).await
     }
 
@@ -253,12 +255,13 @@ impl Queue {
         path: [&str; 2],
         which: Selection<'_>,
         expected_count: Option<u64>,
-    ) -> Result<KeysCount, Error> {
+    ) -> Result<SelectedCount, Error> {
         let none = KeysBody { expected_count, ..KeysBody::default() };
         let body = match which {
             Selection::All => KeysBody { all: true, ..none },
             Selection::Keys(keys) => KeysBody { keys: Some(owned(keys)), ..none },
             Selection::Error(error) => KeysBody { error: Some(error.to_owned()), ..none },
+            Selection::Filter(filter) => KeysBody { filter: Some(filter.clone()), ..none },
         };
         self.client().request(self.call(Method::POST, path).json(&body)).await
     }

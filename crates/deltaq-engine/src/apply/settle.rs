@@ -169,7 +169,7 @@ impl State {
                 }
                 self.schedule.settle_to_wait(slot, schedule_state);
             }
-            Disposition::Park => self.schedule.park(slot, key, schedule_state),
+            Disposition::Park => self.schedule.park(slot, key, schedule_state, id),
         }
         Ok(got_work)
     }

@@ -1,21 +1,18 @@
 //! Commands of operators: settings, pause, close, forget, purge, promote, redrive and discard.
 
-use std::collections::HashSet;
-use std::ops::Bound;
 use std::sync::Arc;
 
 use deltaq_types::PauseReason;
 
-use super::{KeySelection, Progress, Purged, SelectedKeys};
+use super::selection::Waiting;
+use super::{Progress, Purged, Selected, SelectedKeys};
 use crate::config::Config;
 use crate::event::EventKind;
 use crate::id::Rv;
-use crate::key::Key;
 use crate::queue::Queue;
 use crate::refusal::Refusal;
 use crate::scan::ScanCursor;
 use crate::schedule::Place;
-use crate::state::State;
 use crate::table::Entry;
 use crate::time::Time;
 
@@ -149,7 +146,7 @@ impl Queue {
         now: Time,
         keys: &mut SelectedKeys,
         budget: usize,
-    ) -> Result<Progress<u64>, Refusal> {
+    ) -> Result<Progress<Selected>, Refusal> {
         self.step_over(now, Waiting::Delayed, keys, budget, |_, entry| EventKind::DelayElapsed {
             key: entry.key.clone(),
         })
@@ -164,7 +161,7 @@ impl Queue {
         now: Time,
         keys: &mut SelectedKeys,
         budget: usize,
-    ) -> Result<Progress<u64>, Refusal> {
+    ) -> Result<Progress<Selected>, Refusal> {
         self.step_over(now, Waiting::Parked, keys, budget, |_, entry| EventKind::Redriven {
             key: entry.key.clone(),
         })
@@ -179,126 +176,8 @@ impl Queue {
         now: Time,
         keys: &mut SelectedKeys,
         budget: usize,
-    ) -> Result<Progress<u64>, Refusal> {
+    ) -> Result<Progress<Selected>, Refusal> {
         self.step_over(now, Waiting::Parked, keys, budget, Self::removal)
-    }
-
-    /// Counts the keys in steps if the caller expects a certain count, then changes them in steps. The first change
-    /// happens in the step that finishes the count.
-    fn step_over(
-        &mut self,
-        now: Time,
-        waiting: Waiting,
-        keys: &mut SelectedKeys,
-        budget: usize,
-        event: impl Fn(&Self, &Entry) -> EventKind,
-    ) -> Result<Progress<u64>, Refusal> {
-        let now = self.advance(now);
-        if let Some(expected) = keys.expected_count {
-            let Some(count) = self.count_step(waiting, keys, budget) else { return Ok(Progress::More) };
-            if count != expected {
-                return Err(Refusal::CountChanged { expected, count });
-            }
-            (keys.expected_count, keys.cursor) = (None, ScanCursor::default());
-        }
-        let (batch, more): (Vec<Key>, bool) = match &mut keys.selection {
-            KeySelection::Named(named) => (named.take(budget).collect(), named.len() > 0),
-            KeySelection::All | KeySelection::WithError(_) => {
-                self.next_waiting(waiting, &mut keys.cursor, budget)
-            }
-        };
-        for key in batch {
-            if let Some(entry) = self.selected(waiting, &keys.selection, key.as_str()) {
-                let event = event(self, entry);
-                self.emit(now, event);
-                keys.cursor.keys += 1;
-            }
-        }
-        Ok(if more { Progress::More } else { Progress::Done(keys.cursor.keys) })
-    }
-
-    /// The number of keys that the command would change, once counting is complete.
-    fn count_step(&self, waiting: Waiting, keys: &mut SelectedKeys, budget: usize) -> Option<u64> {
-        let is_selected = |key: &&str| self.selected(waiting, &keys.selection, key).is_some();
-        match &keys.selection {
-            KeySelection::All => Some(self.count_all(waiting) as u64),
-            KeySelection::Named(named) => {
-                let unique: HashSet<&str> = named.as_slice().iter().map(Key::as_str).collect();
-                Some(unique.iter().filter(|key| is_selected(key)).count() as u64)
-            }
-            KeySelection::WithError(_) => {
-                let (batch, more) = self.next_waiting(waiting, &mut keys.cursor, budget);
-                let selected = batch.iter().map(Key::as_str).filter(is_selected).count();
-                keys.cursor.keys += selected as u64;
-                (!more).then_some(keys.cursor.keys)
-            }
-        }
-    }
-
-    /// The entry of a key, if the command would change the key.
-    fn selected(&self, waiting: Waiting, selection: &KeySelection, key: &str) -> Option<&Entry> {
-        let entry = self.state().table.get(key)?;
-        (waiting.has(entry, self.state()) && selection.includes(entry)).then_some(entry)
-    }
-
-    fn count_all(&self, waiting: Waiting) -> usize {
-        let State { schedule, config, .. } = self.state();
-        match waiting {
-            Waiting::Parked => schedule.parked_len(),
-            Waiting::Delayed if self.state().freezes_delays() => 0,
-            Waiting::Delayed if config.rules().delays_are_adds => schedule.waiting_len(),
-            Waiting::Delayed => schedule.delayed_len(),
-        }
-    }
-
-    /// The next waiting keys, and whether there may be more.
-    fn next_waiting(&self, waiting: Waiting, cursor: &mut ScanCursor, budget: usize) -> (Vec<Key>, bool) {
-        match waiting {
-            Waiting::Parked => self.next_parked(cursor, budget),
-            Waiting::Delayed => self.next_delayed(cursor, budget),
-        }
-    }
-
-    /// The next parked keys, and whether there may be more.
-    fn next_parked(&self, cursor: &mut ScanCursor, budget: usize) -> (Vec<Key>, bool) {
-        let after = cursor.after.take();
-        let from = after.as_ref().map_or(Bound::Unbounded, |key| Bound::Excluded(key.as_str()));
-        let keys = self.state().schedule.parked_from(from).take(budget).map(|(key, _)| key.clone());
-        let batch: Vec<Key> = keys.collect();
-        cursor.after = batch.last().filter(|_| batch.len() == budget).cloned();
-        (batch, cursor.after.is_some())
-    }
-
-    /// The delayed keys among the next entries, and whether there may be more.
-    fn next_delayed(&self, cursor: &mut ScanCursor, budget: usize) -> (Vec<Key>, bool) {
-        let is_delayed = |entry: &Entry| Waiting::Delayed.has(entry, self.state());
-        let slots = cursor.next_slots(self.state(), budget, is_delayed);
-        let keys = slots.into_iter().map(|slot| self.state().entry(slot).key.clone());
-        (keys.collect(), cursor.is_under_way())
-    }
-}
-
-/// Why a key waits.
-#[derive(Clone, Copy)]
-enum Waiting {
-    Parked,
-    Delayed,
-}
-
-impl Waiting {
-    /// Whether a command on such keys changes this key. In mode keys, the delay of a ready or leased key is a
-    /// separate add that is due later.
-    fn has(self, entry: &Entry, state: &State) -> bool {
-        let schedule_state = &entry.schedule_state;
-        match self {
-            Self::Parked => schedule_state.place == Place::Parked,
-            Self::Delayed => {
-                let delays_are_adds = state.config.rules().delays_are_adds;
-                let is_delayed = schedule_state.is_delayed();
-                let is_add = delays_are_adds && schedule_state.delay().is_some();
-                (is_delayed || is_add) && !state.freezes_delays()
-            }
-        }
     }
 }
 

@@ -23,6 +23,7 @@ impl Queue {
     pub fn advance(&mut self, now: Time) -> Time {
         let now = now.max(self.state().last_at);
         self.volatile.now = now;
+        let caller = self.volatile.caller.take();
         self.wake_groups(now);
         // Nothing in this loop creates a lease or moves a deadline, so leases that were skipped as uncommitted need
         // not be checked again.
@@ -62,6 +63,7 @@ impl Queue {
             self.emit(now, EventKind::ResyncDue);
             self.volatile.effects.resync_due = true;
         }
+        self.volatile.caller = caller;
         now
     }
 

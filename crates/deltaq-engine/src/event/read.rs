@@ -1,6 +1,7 @@
 //! Reading an event from its JSON.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::Deserialize;
 use serde::de::value::{BorrowedStrDeserializer, MapAccessDeserializer};
@@ -29,10 +30,10 @@ impl<'de> Visitor<'de> for EventVisitor {
         let rv = first_field(&mut map, "rv")?;
         let named = |error: A::Error| de::Error::custom(format_args!("event {rv}: {error}"));
         let at = first_field(&mut map, "at").map_err(named)?;
-        let (mut views, mut sequence) = (ViewChanges::default(), None);
-        let rest = BesideEnvelope { map, views: &mut views, sequence: &mut sequence };
+        let (mut views, mut sequence, mut by) = (ViewChanges::default(), None, None);
+        let rest = BesideEnvelope { map, views: &mut views, sequence: &mut sequence, by: &mut by };
         let kind = EventKind::deserialize(MapAccessDeserializer::new(rest)).map_err(named)?;
-        Ok(Event { rv, at, kind, views, sequence })
+        Ok(Event { rv, at, kind, views, sequence, by })
     }
 }
 
@@ -41,6 +42,7 @@ struct BesideEnvelope<'e, A> {
     map: A,
     views: &'e mut ViewChanges,
     sequence: &'e mut Option<Sequence>,
+    by: &'e mut Option<Arc<str>>,
 }
 
 impl<'de, A: MapAccess<'de>> MapAccess<'de> for BesideEnvelope<'_, A> {
@@ -53,6 +55,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for BesideEnvelope<'_, A> {
                 "known" => self.views.known = Some(self.map.next_value()?),
                 "birth" => self.views.birth = Some(self.map.next_value()?),
                 "sequence" => *self.sequence = Some(self.map.next_value()?),
+                "by" => *self.by = Some(self.map.next_value()?),
                 name => return seed.deserialize(BorrowedStrDeserializer::new(name)).map(Some),
             }
         }

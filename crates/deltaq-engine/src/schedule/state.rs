@@ -60,6 +60,9 @@ pub struct Backoff {
     /// Invariant: a key without a waiting change has none.
     #[serde(default, skip_serializing_if = "HeadStart::is_none")]
     pub head_start: HeadStart,
+    /// The event that parked the key. Invariant: only a parked key has one. A key that was parked before this was recorded has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parked: Option<EventId>,
     /// The turn of a ready key with a head start. It follows from the rest of the key's state.
     #[serde(skip)]
     pub turn: Option<Turn>,
@@ -224,6 +227,7 @@ impl ScheduleState {
             failure_expiry: None,
             oldest_change: None,
             head_start: HeadStart::NONE,
+            parked: None,
             turn: None,
         };
         self.backoff.as_deref().unwrap_or(&NONE)
@@ -345,6 +349,19 @@ impl ScheduleState {
             Place::Idle | Place::Ready(_) | Place::Parked => 0,
         };
         error.map_or(0, |error| error.len()) + names
+    }
+
+    /// The event that parked the key.
+    #[must_use]
+    pub fn parked(&self) -> Option<EventId> {
+        self.backoff().parked
+    }
+
+    /// Sets the event that parked the key, or removes it when the key leaves its place.
+    pub(super) fn set_parked(&mut self, parked: Option<EventId>) {
+        if self.parked() != parked {
+            self.set_backoff(|backoff| backoff.parked = parked);
+        }
     }
 
     /// Sets the error text of the last failure.

@@ -202,6 +202,7 @@ impl Schedule {
             let is_revived = state.place == Place::Parked;
             if is_revived {
                 state.place = Place::Idle;
+                state.set_parked(None);
             }
             state.set_backoff(|backoff| {
                 // A floor that has passed delays nothing.

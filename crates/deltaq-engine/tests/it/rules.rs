@@ -38,6 +38,7 @@ mod operating;
 mod parts;
 mod recovery;
 mod replace;
+mod selections;
 mod sequences;
 mod sources;
 mod synced;
@@ -343,8 +344,8 @@ impl Fixture {
         let now = self.now();
         let progress = self.queue.redrive_step(now, &mut KeySelection::named(keys).into(), usize::MAX);
         self.commit_and_check();
-        let Ok(Progress::Done(count)) = progress else { panic!("the redrive did not complete") };
-        count
+        let Ok(Progress::Done(selected)) = progress else { panic!("the redrive did not complete") };
+        selected.keys
     }
 
     /// Makes a key known: delivers and acknowledges it.

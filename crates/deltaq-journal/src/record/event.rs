@@ -39,7 +39,8 @@ pub(crate) fn bytes_about(event: &Event) -> usize {
         EventKind::Settled { ending, .. } => ending.error().map_or(0, |error| error.len()),
         _ => 0,
     };
-    BESIDE + event.kind.object().map_or(0, Object::bytes) + error
+    let by = event.by.as_ref().map_or(0, |by| by.len());
+    BESIDE + event.kind.object().map_or(0, Object::bytes) + error + by
 }
 
 /// Reads an array of events that refer to `texts`.
@@ -48,6 +49,7 @@ pub(super) fn decode(text: &str, texts: &[SharedText], names: &mut Names) -> Res
     let mut lost = Vec::new();
     for event in &mut events {
         share_names(&mut event.kind, names);
+        names.share_some(event.by.as_mut());
         if let Some(object) = object_of(&mut event.kind) {
             let text = resolve_or_empty(object, texts)?;
             lost.extend(text.map(|text| LostObject { rv: event.rv, text }));

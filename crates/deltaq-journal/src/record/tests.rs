@@ -143,6 +143,7 @@ fn a_common_event_is_short() {
         kind: appended("{\"a\": 1}"),
         views: ViewChanges::default(),
         sequence: None,
+        by: None,
     };
     assert_eq!(
         one_row(&[event]).events,
@@ -159,6 +160,14 @@ fn the_sequence_of_a_call_is_an_optional_field_of_the_envelope() {
         r#"{"rv":1042,"at":1763704800000000,"type":"populated","sequence":{"source":"erp","number":7}}"#;
     let event: Event = serde_json::from_str(text).unwrap();
     assert_eq!(event.sequence, Some(Sequence { source: "erp".into(), number: 7 }));
+    assert_eq!(one_row(&[event]).events, format!("[{text}]"));
+}
+
+#[test]
+fn the_token_of_a_call_is_an_optional_field_of_the_envelope() {
+    let text = r#"{"rv":1042,"at":1763704800000000,"type":"populated","by":"erp"}"#;
+    let event: Event = serde_json::from_str(text).unwrap();
+    assert_eq!(event.by.as_deref(), Some("erp"));
     assert_eq!(one_row(&[event]).events, format!("[{text}]"));
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use deltaq_engine::command::{
     Call, Comparison, Expected, FailureState, Produced, Progress, Purged, RegroupWalk, Replace, Replaced,
-    SelectedKeys, Settle, Settled,
+    Selected, SelectedKeys, Settle, Settled,
 };
 use deltaq_engine::config::Config;
 use deltaq_engine::id::{Rv, Sequence, Source};
@@ -363,7 +363,7 @@ impl Handle {
     ///
     /// # Errors
     /// A refusal of the engine, which changes nothing; [`Error::QueueDeleted`] or [`Error::Journal`].
-    pub async fn promote(self: &Arc<Self>, mut keys: SelectedKeys) -> Result<u64, Error> {
+    pub async fn promote(self: &Arc<Self>, mut keys: SelectedKeys) -> Result<Selected, Error> {
         self.long_command(move |queue, now| queue.promote_step(now, &mut keys, STEP_KEYS)).await
     }
 
@@ -371,7 +371,7 @@ impl Handle {
     ///
     /// # Errors
     /// A refusal of the engine, which changes nothing; [`Error::QueueDeleted`] or [`Error::Journal`].
-    pub async fn redrive(self: &Arc<Self>, mut keys: SelectedKeys) -> Result<u64, Error> {
+    pub async fn redrive(self: &Arc<Self>, mut keys: SelectedKeys) -> Result<Selected, Error> {
         self.long_command(move |queue, now| queue.redrive_step(now, &mut keys, STEP_KEYS)).await
     }
 
@@ -379,7 +379,7 @@ impl Handle {
     ///
     /// # Errors
     /// A refusal of the engine, which changes nothing; [`Error::QueueDeleted`] or [`Error::Journal`].
-    pub async fn discard_parked(self: &Arc<Self>, mut keys: SelectedKeys) -> Result<u64, Error> {
+    pub async fn discard_parked(self: &Arc<Self>, mut keys: SelectedKeys) -> Result<Selected, Error> {
         self.long_command(move |queue, now| queue.discard_step(now, &mut keys, STEP_KEYS)).await
     }
 

@@ -11,6 +11,7 @@ use deltaq_runtime::lifecycle::Shutdown;
 use tokio::sync::oneshot;
 
 use crate::Error;
+use crate::author::author;
 use crate::queue::delivery::{Delivered, Delivery, Reply};
 use crate::queue::waiters::{Ticket, Waiter};
 use crate::queue::{Handle, Locked, Loss};
@@ -87,6 +88,7 @@ impl Handle {
             let settled = state.queue.settle(now, &call.settles);
             // Pops that were already waiting get the keys that the settles made ready first.
             self.grant(state, now);
+            state.queue.set_caller(author().token);
             (settled, self.arrive(state, now, &call), state.queue.switches(now))
         });
         let ((settled, arrival, mut switches), commit) = match arrived {
@@ -157,7 +159,8 @@ impl Handle {
             return Arrival::Failed(Error::TooManyWaiters { limit });
         }
         let (reply, answer) = oneshot::channel();
-        let (ticket, replaced) = state.waiters.join(Waiter { pop: call.pop.clone(), reply, since: now });
+        let waiter = Waiter { pop: call.pop.clone(), reply, since: now, caller: author().token };
+        let (ticket, replaced) = state.waiters.join(waiter);
         state.end_replaced(replaced);
         Arrival::Waits(ticket, answer)
     }

@@ -117,15 +117,17 @@ impl Handle {
         Ok(state)
     }
 
-    /// Like [`open`](Self::open), but only if the journal accepts events.
-    fn open_to_change(&self) -> Result<MutexGuard<'_, Locked>, Error> {
+    /// Like [`open`](Self::open), but only if the journal accepts events. Also returns the token of the call.
+    fn open_to_change(&self) -> Result<(MutexGuard<'_, Locked>, Option<Arc<str>>), Error> {
         let mut state = self.lock();
         // The journal is asked under the lock, before failed commits are looked for. So a later recovery runs after
         // this change and finds its lost events.
-        let epoch = self.journal().map(|(journal, _)| journal.admit(&author()));
+        let author = author();
+        let epoch = self.journal().map(|(journal, _)| journal.admit(&author));
         self.check(&mut state)?;
         state.commits.epoch = epoch.transpose()?.unwrap_or_default();
-        Ok(state)
+        // What a follower takes over is no call.
+        Ok((state, author.token.filter(|_| !author.is_follower)))
     }
 
     fn check(&self, state: &mut Locked) -> Result<(), Error> {
@@ -168,10 +170,11 @@ impl Handle {
         change: impl FnOnce(&mut Locked, Time) -> T,
         unlock: fn(MutexGuard<'_, Locked>),
     ) -> Result<(T, Commit), Error> {
-        let mut state = self.open_to_change()?;
+        let (mut state, token) = self.open_to_change()?;
         let now = self.now();
         let changed = catch_unwind(AssertUnwindSafe(|| {
             state.carry_out(self.leftovers.take(), now);
+            state.queue.set_caller(token);
             let out = change(&mut state, now);
             (out, self.finish(&mut state, now))
         }));
@@ -394,6 +397,7 @@ impl Locked {
     /// Leases ready keys to the pops that have waited longest. If the queue is closed and has nothing left to
     /// deliver, ends the wait of all pops.
     pub(crate) fn grant_ready(&mut self, now: Time) {
+        self.queue.set_caller(None);
         self.queue.wake_groups(now);
         loop {
             let waiter = if self.queue.ends_pops() {
@@ -405,9 +409,11 @@ impl Locked {
             };
             let Some(waiter) = waiter else { break };
             if !waiter.reply.is_closed() {
+                self.queue.set_caller(waiter.caller);
                 let items = self.queue.hand_out(now, &waiter.pop).map_err(Error::from);
                 self.grants.push(Grant { reply: waiter.reply, items });
             }
         }
+        self.queue.set_caller(None);
     }
 }

@@ -17,6 +17,8 @@ pub(crate) struct Waiter<R> {
     pub(crate) reply: R,
     /// When the pop arrived.
     pub(crate) since: Time,
+    /// The token of the call.
+    pub(crate) caller: Option<Arc<str>>,
 }
 
 /// Identifies a waiting pop. A repeated pop takes over the position of the earlier pop, but not its ticket.

@@ -1,7 +1,8 @@
 //! The objects that a watch has selected by their labels: an object that leaves the selection is an event DELETED, one that enters it is ADDED.
 //!
-//! A watch that goes on from a version has one row for all changes of a key since. A client that has listed in pages may have an object
-//! that is newer than that version. An object that was selected only in between is therefore ADDED before it is DELETED.
+//! A watch that goes on from a version has one row for all changes of a key since. What the client has of the key is not certain: an object
+//! may have been selected only in between, and a list whose parts were read one after the other has some objects as they were after its
+//! version. An object that has left the selection since is therefore ADDED before it is DELETED, unless it is shown by this watch.
 
 use std::collections::{HashMap, HashSet};
 
@@ -111,7 +112,7 @@ impl Selected {
         for row in rows {
             let before = match self.objects.remove(&row.key) {
                 Some(object) => Before::Shown(object),
-                None => former.remove(&row.key).map_or(Before::Unselected, Before::from),
+                None => former.remove(&row.key).map_or(Before::Unselected, Before::Former),
             };
             let after = row.object.as_ref().filter(|_| row.kind != RowKind::Deleted);
             let after = after.filter(|object| selectors.include_object(object.as_str()));
@@ -123,11 +124,14 @@ impl Selected {
             // An object that leaves the selection is shown as it was in it.
             let (change, left) = match (before, after) {
                 (Before::Unselected, None) => continue,
-                (Before::Unselected | Before::Between(..), Some(_)) => (Change::Entered, None),
-                (Before::Shown(_), Some(_)) => (Change::Stayed, None),
+                (Before::Unselected, Some(_)) => (Change::Entered, None),
+                (Before::Former(former), Some(_)) if !former.was_wanted => (Change::Entered, None),
+                (Before::Shown(_) | Before::Former(_), Some(_)) => (Change::Stayed, None),
                 (Before::Shown(object), None) => (Change::Left, Some(object)),
                 // The versions of a watch do not go back, so that a client can go on from each of them.
-                (Before::Between(object, rv), None) => (Change::Passed(rv.max(reached)), Some(object)),
+                (Before::Former(former), None) => {
+                    (Change::Passed(former.rv.max(reached)), Some(former.object))
+                }
             };
             changes.push((*row, change));
             self.left.extend(left);
@@ -195,17 +199,8 @@ enum Before {
     Unselected,
     /// An object that it was shown.
     Shown(Object),
-    /// An object that was selected only after the version from which the watch goes on, and its version.
-    Between(Object, Rv),
-}
-
-impl From<FormerObject> for Before {
-    fn from(former: FormerObject) -> Self {
-        if former.was_wanted {
-            return Self::Shown(former.object);
-        }
-        Self::Between(former.object, former.rv)
-    }
+    /// An object that was selected when the watch went on, or since.
+    Former(FormerObject),
 }
 
 /// What a row does to the selection.
@@ -216,6 +211,6 @@ enum Change {
     Stayed,
     /// The object is no longer in it.
     Left,
-    /// The object entered it, with this version, and has left it.
+    /// The object was in it with this version at the latest, and is no longer.
     Passed(Rv),
 }

@@ -128,6 +128,7 @@ fn paused(rv: u64) -> Event {
         kind: EventKind::Paused,
         views: ViewChanges::default(),
         sequence: None,
+        by: None,
     }
 }
 

@@ -336,6 +336,7 @@ fn a_removal_covers_all_events_up_to_it() {
         }),
         views: ViewChanges::default(),
         sequence: None,
+        by: None,
     };
     let mut queue = Restore::new(before).finish().expect("no rows, no conflict");
     queue.replay(&again(Rv::new(3)), Rv::new(3)).expect("the event fits");
@@ -540,6 +541,7 @@ fn replay_refuses_an_event_that_does_not_fit_and_names_it() {
                     kind: kind.clone(),
                     views: ViewChanges::default(),
                     sequence: None,
+                    by: None,
                 },
                 Rv::ZERO,
             )
@@ -559,5 +561,5 @@ fn apply_panics_on_an_event_that_does_not_fit() {
     let mut queue = queue_with_a_ready_key();
     let at = Time::from_micros(START_MS * 1_000);
     let kind = EventKind::Extended { key: key("a"), deadline: at };
-    queue.apply(&Event { rv: Rv::new(2), at, kind, views: ViewChanges::default(), sequence: None });
+    queue.apply(&Event { rv: Rv::new(2), at, kind, views: ViewChanges::default(), sequence: None, by: None });
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use deltaq_engine::command::{
     Call, DefaultLimit, Expected, HoldScope, How, KeySelection, Part, Pop, Progress, RegroupWalk, Replace,
-    Replaced, SelectedKeys, Settle, Settled,
+    Replaced, Selected, SelectedKeys, Settle, Settled,
 };
 use deltaq_engine::config::{Config, Quiet};
 use deltaq_engine::delta::{Delta, DeltaKind};
@@ -348,15 +348,15 @@ impl Engine {
         &mut self,
         selection: &Selection,
         options: &Options,
-        step: impl Fn(&mut Queue, Time, &mut SelectedKeys, usize) -> Result<Progress<u64>, Refusal>,
+        step: impl Fn(&mut Queue, Time, &mut SelectedKeys, usize) -> Result<Progress<Selected>, Refusal>,
     ) -> Result<Reply, Refusal> {
         let selection = match selection {
             Selection::All => KeySelection::All,
             Selection::Keys(keys) => KeySelection::named(Some(keys.iter().map(|text| key(text)).collect())),
-            Selection::Error(error) => KeySelection::WithError(error.clone()),
+            Selection::Error(error) => KeySelection::with_error(error.clone()),
         };
         let mut selected = SelectedKeys::new(selection, options.number("expected_count"));
-        Ok(Reply::Keys(complete(step(&mut self.queue, self.now, &mut selected, usize::MAX)?)))
+        Ok(Reply::Keys(complete(step(&mut self.queue, self.now, &mut selected, usize::MAX)?).keys))
     }
 
     // Reading.

@@ -277,7 +277,8 @@ impl Dice {
         let event = |rv| {
             let (at, kind, views) = (self.time(), self.event_kind(), self.views());
             let sequence = self.maybe(|dice| Sequence { source: dice.name(), number: dice.number() });
-            Event { rv: Rv::new(rv), at, kind, views, sequence }
+            let by = self.maybe(Self::text);
+            Event { rv: Rv::new(rv), at, kind, views, sequence, by }
         };
         (first..first + count).map(event).collect()
     }

@@ -233,7 +233,7 @@ pub(super) fn events(first_rv: u64, kinds: Vec<EventKind>) -> Vec<Event> {
     for (kind, second) in kinds.into_iter().zip(0..) {
         rv += if matches!(kind, EventKind::Recovered { .. }) { 1 << 20 } else { 1 };
         let views = ViewChanges::default();
-        events.push(Event { rv: Rv::new(rv), at: at(second), kind, views, sequence: None });
+        events.push(Event { rv: Rv::new(rv), at: at(second), kind, views, sequence: None, by: None });
     }
     events
 }

@@ -39,6 +39,6 @@ impl World {
         if matches!(engine, Progress::More) {
             *place = Some((keys, model_scan));
         }
-        same("promote, redrive or discard", step_of(engine, |count| count), model)
+        same("promote, redrive or discard", step_of(engine, |selected| selected.keys), model)
     }
 }
