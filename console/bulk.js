@@ -2,7 +2,8 @@
 
 import { post, postOnce, queuePath } from "./api.js";
 import { confirm } from "./dialogs.js";
-import { announce, counted, h, seen, setText, show } from "./dom.js";
+import { announce, counted, h, problemLine, seen, setText } from "./dom.js";
+import { actionButton } from "./page.js";
 import { progressOf } from "./parked.js";
 
 const PATIENCE = 300_000;
@@ -19,12 +20,11 @@ const ACTIONS = {
 /** A bar of actions on the keys that `filterOf` selects, which is an object of the API without empty members. */
 export function bulkBar({ queue, state, filterOf, isPermitted, signal, onDone }) {
   const place = h("div");
-  const problem = h("p", { class: "error", role: "alert" });
+  const problem = problemLine();
   const olderThan = h("input", { type: "text", class: "short", placeholder: "1h", "aria-label": "Only keys whose change is older than", spellcheck: "false" });
   const group = h("input", { type: "text", class: "short", placeholder: "Group", "aria-label": "Only keys of the group", spellcheck: "false" });
 
   async function act({ path, verb, done, says, isDangerous }) {
-    setText(problem, "");
     const url = queuePath(queue, path);
     const filter = Object.fromEntries(Object.entries({ ...filterOf(), older_than: olderThan.value.trim(), group: group.value }).filter(([, value]) => value !== "" && value !== null && value !== undefined));
     const selection = Object.keys(filter).length > 0 ? { filter } : { all: true };
@@ -56,9 +56,6 @@ export function bulkBar({ queue, state, filterOf, isPermitted, signal, onDone })
     }
   }
 
-  const buttons = (ACTIONS[state] ?? []).map((action) => h("button", {
-    type: "button", class: action.isDangerous ? "danger" : null, disabled: !isPermitted, title: isPermitted ? null : "The token has no grant of admin on this queue",
-    onclick: () => act(action).catch((error) => { if (!signal.aborted) show(problem, seen(error.message)); }),
-  }, action.text));
+  const buttons = (ACTIONS[state] ?? []).map((action) => actionButton({ text: action.text, kind: action.isDangerous ? "danger" : null, isPermitted, problem, signal }, () => act(action)));
   return buttons.length === 0 ? null : [h("div", { class: "bar" }, buttons, h("label", { class: "check" }, "older than ", olderThan), group), problem, place];
 }

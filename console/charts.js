@@ -45,7 +45,7 @@ export function partsOf(points, step) {
   const parts = [];
   let previous = null;
   for (const point of points) {
-    if (point.value === null || point.value === undefined) {
+    if (point.value === null) {
       previous = null;
       continue;
     }
@@ -89,14 +89,16 @@ export function chart({ title, format = count, isSmall = false }) {
     const path = (part) => (part.length === 1 ? `M${x(part[0].at) - 1} ${y(part[0].value)}h2` : `M${part.map(({ at, value }) => `${x(at).toFixed(1)} ${y(value).toFixed(1)}`).join("L")}`);
     const grid = [0, most / 2, most].map((value) => [s("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(value), y2: y(value) }), s("text", { class: "axis", x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, format(value))]);
     const ticks = ticksOf(from, to, isSmall ? 4 : 7).map(({ at, text }) => s("text", { class: "axis tick", x: Math.min(width - RIGHT - 14, Math.max(LEFT + 14, x(at))), y: HEIGHT - 4, "text-anchor": "middle", "data-at": new Date(at).toISOString() }, text));
-    const gaps = gapsOf(times, step, from, to).map(([begin, end]) => s("rect", { class: "gap-area", x: x(begin), width: Math.max(1, x(end) - x(begin)), y: TOP, height: HEIGHT - TOP - BOTTOM }, s("title", null, "The server did not run, or did not record")));
+    const gaps = gapsOf(times, step, from, to).map(([begin, end]) => s("rect", { class: "gap-area", x: x(begin), width: Math.max(1, x(end) - x(begin)), y: TOP, height: HEIGHT - TOP - BOTTOM }));
     const paths = lines.map(({ kind, points }) => s("path", { class: `line ${kind}`, d: partsOf(points, step).map(path).join("") }));
     const mark = cursor === null ? null : s("line", { class: "cursor", x1: x(times[cursor]), x2: x(times[cursor]), y1: TOP, y2: HEIGHT - BOTTOM });
     show(drawing, gaps, grid, ticks, paths, mark);
   }
 
-  const valueOf = (line, at) => line.points.find((point) => point.at === at)?.value ?? null;
-  const valuesAt = (at) => now.lines.map((line) => `${line.name} ${valueOf(line, at) === null ? "–" : format(valueOf(line, at))}`).join(", ");
+  const valuesAt = (at) => now.lines.map(({ name, points }) => {
+    const value = points.find((point) => point.at === at)?.value ?? null;
+    return `${name} ${value === null ? "–" : format(value)}`;
+  }).join(", ");
   function say() {
     setText(readout, cursor === null ? "" : `${dayAndClock.format(new Date(now.times[cursor]))}: ${valuesAt(now.times[cursor])}`);
     draw();
@@ -121,13 +123,11 @@ export function chart({ title, format = count, isSmall = false }) {
   });
 
   const update = ({ from, to, step, times, lines }) => {
-    const values = lines.flatMap(({ points }) => points.map(({ value }) => value ?? 0));
-    now = { from, to, step, lines, times, most: roundUp(values.reduce((most, value) => Math.max(most, value), 0)) };
+    now = { from, to, step, lines, times, most: roundUp(Math.max(...lines.flatMap(({ points }) => points.map(({ value }) => value ?? 0)))) };
     if (cursor !== null && cursor >= times.length) cursor = null;
     const summary = lines.map((line) => {
-      const known = line.points.filter(({ value }) => value !== null && value !== undefined);
-      if (known.length === 0) return `${line.name}: nothing is known`;
-      return `${line.name}: last ${format(known.at(-1).value)}, at most ${format(known.reduce((most, { value }) => Math.max(most, value), 0))}`;
+      const known = line.points.filter(({ value }) => value !== null);
+      return known.length === 0 ? `${line.name}: nothing is known` : `${line.name}: last ${format(known.at(-1).value)}, at most ${format(Math.max(...known.map(({ value }) => value)))}`;
     });
     drawing.setAttribute("aria-label", `${title}. ${summary.join(". ")}. The arrow keys read single minutes.`);
     show(legend, lines.map(({ name, kind }) => h("span", { class: `key-of ${kind}` }, name)));

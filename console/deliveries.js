@@ -2,8 +2,9 @@
 
 import { get, may, post, postOnce, queuePath } from "./api.js";
 import { confirm } from "./dialogs.js";
-import { ago, announce, count, counted, foreign, h, seen, setText, show } from "./dom.js";
-import { cell, copyButton, number, plainTable } from "./table.js";
+import { ago, announce, count, counted, foreign, h } from "./dom.js";
+import { actionButton } from "./page.js";
+import { copyButton, listTable } from "./table.js";
 
 const SHOWN = 100;
 
@@ -13,19 +14,11 @@ export const deliveriesOf = async (queue, status, options) => (status.hook ? (aw
 export function deliveriesSection({ queue, who, deliveries, refresh, problem, signal }) {
   if (deliveries.length === 0) return [];
   const isPermitted = may(who, "admin", queue);
-  const button = (text, kind, act) => h("button", {
-    type: "button", class: kind, disabled: !isPermitted, title: isPermitted ? null : "The token has no grant of admin on this queue",
-    onclick: async () => {
-      setText(problem, "");
-      try {
-        const said = await act();
-        if (said) announce(said);
-        refresh();
-      } catch (error) {
-        if (!signal.aborted) show(problem, seen(error.message));
-      }
-    },
-  }, text);
+  const button = (text, kind, act) => actionButton({ text, kind, isPermitted, problem, signal }, async () => {
+    const said = await act();
+    if (said) announce(said);
+    refresh();
+  });
   const all = { body: { all: true }, signal };
   const redeliver = button("Deliver again", null, async () => {
     const { applied, kept } = await post(queuePath(queue, "hook", "deliveries", "redeliver"), all);
@@ -39,13 +32,14 @@ export function deliveriesSection({ queue, who, deliveries, refresh, problem, si
     });
     return isDone && "The deliveries are discarded";
   });
-  const row = (delivery) => h("tr", null,
-    h("th", { scope: "row" }, ago(delivery.received_at)),
-    cell("Reason", delivery.reason),
-    h("td", { class: "long", "data-label": "Detail" }, foreign(delivery.detail)),
-    number({ "data-label": "Bytes" }, count(delivery.bytes)),
-    cell("Show", copyButton(`deltaq hook show ${queue} ${delivery.number}`, "Copy command")));
+  const columns = [
+    ["Received", (delivery) => [ago(delivery.received_at)]],
+    ["Reason", (delivery) => delivery.reason],
+    ["Detail", (delivery) => foreign(delivery.detail), "long"],
+    ["Bytes", (delivery) => count(delivery.bytes), "number"],
+    ["Show", (delivery) => copyButton(`deltaq hook show ${queue} ${delivery.number}`, "Copy command")],
+  ];
   return [h("h2", null, "Kept deliveries"), h("p", null, `${counted(deliveries.length, "delivery", "deliveries")} of the hook could not be applied.`),
     h("div", { class: "actions" }, redeliver, discard),
-    plainTable("Kept deliveries", [["Received"], ["Reason"], ["Detail"], ["Bytes", true], ["Show"]], deliveries.slice(0, SHOWN).map(row))];
+    listTable("Kept deliveries", columns, deliveries.slice(0, SHOWN)).element];
 }

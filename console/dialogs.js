@@ -1,6 +1,6 @@
 // Dialogs: confirmation, with a word to type where data is lost; token; keyboard shortcuts.
 
-import { h, seen, setText, show } from "./dom.js";
+import { button, h, problemLine, seen, setText, show } from "./dom.js";
 import { ofVisits } from "./storage.js";
 
 /** Opens a dialog. Escape closes it, and focus returns to where it was. */
@@ -28,7 +28,7 @@ export function closeDialogs() {
 export function confirm({ title, text, action, expected = null, isWide = false, act }) {
   return new Promise((resolve) => {
     let result;
-    const why = h("p", { class: "error", role: "alert" });
+    const why = problemLine();
     const go = h("button", { type: "submit", class: expected ? "danger" : "primary", disabled: expected !== null }, action);
     const typed = expected && h("input", {
       type: "text", autocomplete: "off", spellcheck: "false", autocapitalize: "off", id: "typed",
@@ -53,7 +53,7 @@ export function confirm({ title, text, action, expected = null, isWide = false, 
     h("div", { class: "prose" }, text),
     typed && h("label", { for: "typed" }, "Type ", h("strong", null, h("bdi", null, seen(expected))), " to confirm"), typed,
     why,
-    h("p", { class: "actions" }, h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"), go));
+    h("p", { class: "actions" }, button("Cancel", () => dialog.close()), go));
     const dialog = open(title, form, () => resolve(result));
     dialog.classList.toggle("wide", isWide);
     (typed ?? go).focus();
@@ -67,7 +67,7 @@ let asking = null;
 export function askForToken(why, given, forget = null) {
   if (asking) return;
   const input = h("input", { type: "password", id: "token", autocomplete: "off", spellcheck: "false" });
-  const wrong = h("p", { class: "error", role: "alert" });
+  const wrong = problemLine();
   const form = h("form", {
     method: "dialog",
     onsubmit: (event) => {
@@ -86,7 +86,7 @@ export function askForToken(why, given, forget = null) {
   h("label", { for: "token" }, "Token"), input, wrong,
   h("p", { class: "muted" }, "It is kept in this tab until you close the tab, and sent to this server only."),
   h("p", { class: "actions" },
-    forget && h("button", { type: "button", onclick: () => { dialog.close(); forget(); } }, "Forget the token"),
+    forget && button("Forget the token", () => { dialog.close(); forget(); }),
     h("button", { type: "submit", class: "primary" }, "Use the token")));
   const dialog = asking = open("Token", form, () => { asking = null; });
   input.focus();
@@ -121,7 +121,7 @@ export const usesKeys = () => ofVisits.get(KEYS_OFF) === null;
 export function showHelp() {
   if (document.querySelector("dialog")) return;
   const list = h("dl", { class: "shortcuts" }, SHORTCUTS.map(([keys, text]) => h("div", null, h("dt", null, keys.split(", ").map((key, index) => [index > 0 && " ", h("kbd", null, key)])), h("dd", null, text))));
-  const close = h("button", { type: "button", onclick: () => dialog.close() }, "Close");
+  const close = button("Close", () => dialog.close());
   const uses = h("input", { type: "checkbox", checked: usesKeys(), onchange: () => ofVisits.set(KEYS_OFF, uses.checked ? null : "yes") });
   const dialog = open("Keyboard", h("div", null, list, h("label", { class: "check" }, uses, "Use these keys"), h("p", { class: "actions" }, close)));
   close.focus();

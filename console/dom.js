@@ -93,6 +93,9 @@ export const compact = (number) => (number < 10_000 ? count(number) : short.form
 /** A count with its noun. */
 export const counted = (number, noun, nouns = `${noun}s`) => `${count(number)} ${number === 1 ? noun : nouns}`;
 
+/** The verb for a number of things. */
+export const are = (number, one = "is", many = "are") => (number === 1 ? one : many);
+
 /** A number of changes per second. */
 export function rate(perSecond) {
   if (perSecond === null || perSecond === undefined) return "–";
@@ -142,12 +145,14 @@ export function announce(text) {
   announcer.textContent = text;
 }
 
-/** A line of the last values, on an axis from 0 to their maximum. */
-export function sparkline(values, label) {
-  const [width, height] = [96, 22];
-  const top = Math.max(1, ...values);
-  const step = width / Math.max(1, values.length - 1);
-  const points = values.map((value, index) => `${(index * step).toFixed(1)},${(height - 1 - (value / top) * (height - 3)).toFixed(1)}`);
-  const line = values.length > 1 ? points.join(" ") : `0,${height - 1} ${width},${height - 1}`;
-  return s("svg", { class: "spark", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label }, s("polyline", { points: line }));
-}
+/** A text that matters less. */
+export const muted = (...content) => h("span", { class: "muted" }, content);
+
+/** A paragraph for what went wrong, which screen readers say at once. */
+export const problemLine = () => h("p", { class: "error", role: "alert" });
+
+/** A button. */
+export const button = (text, onclick, properties = null) => h("button", { type: "button", onclick, ...properties }, text);
+
+/** A field to search with. */
+export const searchField = (text, value, oninput, properties = null) => h("input", { type: "search", placeholder: text, "aria-label": text, value: value ?? "", spellcheck: "false", oninput, ...properties });

@@ -1,12 +1,12 @@
 // The endpoints that queues push to, and the hooks that feed queues: which one fails?
 
 import { get } from "./api.js";
-import { ago, count, counted, foreign, h, seen, setText, show } from "./dom.js";
+import { ago, count, counted, foreign, h, seen, setText, showAgain } from "./dom.js";
 import { listPage } from "./page.js";
 import { isBroken } from "./queues.js";
 import { toQueue } from "./routes.js";
 import { state } from "./states.js";
-import { cell, nothing, number, pill, rowHead, section } from "./table.js";
+import { pill, section } from "./table.js";
 
 const EVERY = 4000;
 const PAGE = 5000;
@@ -23,28 +23,26 @@ async function readAll(signal) {
   return read;
 }
 
-const nameOf = ({ name }) => rowHead(toQueue(name), foreign(name));
+const name = ({ name: queue }) => [toQueue(queue), foreign(queue)];
+const agoOrNever = (instant) => (instant ? ago(instant) : "never");
 
-function pushRow(queue) {
-  const { status } = queue;
-  const { push } = status;
-  return h("tr", null, nameOf(queue),
-    cell("State", pill(status.paused ? "paused" : push.state, isBroken(status) || status.paused)),
-    number({ "data-label": "In flight" }, `${count(push.in_flight)} of ${count(push.allowed_in_flight)}`),
-    number({ "data-label": "Ready" }, count(status.ready)),
-    number({ "data-label": "Parked" }, count(status.parked)),
-    cell("Last success", push.last_success_at ? ago(push.last_success_at) : "never"),
-    h("td", { class: "error-text", "data-label": "Last error" }, push.last_error ? seen(push.last_error) : nothing()));
-}
+const PUSHES = [
+  ["Queue", name],
+  ["State", ({ status }) => pill(status.paused ? "paused" : status.push.state, isBroken(status) || status.paused)],
+  ["In flight", ({ status: { push } }) => `${count(push.in_flight)} of ${count(push.allowed_in_flight)}`, "number"],
+  ["Ready", ({ status }) => count(status.ready), "number"],
+  ["Parked", ({ status }) => count(status.parked), "number"],
+  ["Last success", ({ status }) => agoOrNever(status.push.last_success_at)],
+  ["Last error", ({ status: { push } }) => push.last_error && seen(push.last_error), "error"],
+];
 
-function hookRow(queue) {
-  const { hook } = queue.status;
-  return h("tr", null, nameOf(queue),
-    number({ "data-label": "Kept" }, h("span", { class: hook.kept > 0 ? "alarm" : null }, count(hook.kept))),
-    cell("Last applied", hook.last_applied_at ? ago(hook.last_applied_at) : "never"),
-    cell("Last rejected", hook.last_rejected_at ? ago(hook.last_rejected_at) : "never"),
-    h("td", { class: "error-text", "data-label": "Why" }, hook.last_rejected ? seen(hook.last_rejected) : nothing()));
-}
+const HOOKS = [
+  ["Queue", name],
+  ["Kept", ({ status: { hook } }) => h("span", { class: hook.kept > 0 ? "alarm" : null }, count(hook.kept)), "number"],
+  ["Last applied", ({ status }) => agoOrNever(status.hook.last_applied_at)],
+  ["Last rejected", ({ status }) => agoOrNever(status.hook.last_rejected_at)],
+  ["Why", ({ status: { hook } }) => hook.last_rejected && seen(hook.last_rejected), "error"],
+];
 
 export function endpointsView({ body, signal, reload }) {
   const sentence = h("p", { class: "sentence" });
@@ -61,9 +59,7 @@ export function endpointsView({ body, signal, reload }) {
       sentence.classList.toggle("alarm", broken + kept > 0);
       setText(sentence, [broken > 0 && `${counted(broken, "endpoint")} ${broken === 1 ? "fails" : "fail"}.`, kept > 0 && `${counted(kept, "delivery", "deliveries")} could not be applied.`].filter(Boolean).join(" ") || "Each endpoint answers, and each delivery was applied.");
       const order = (a, b) => isBroken(b.status) - isBroken(a.status) || (a.name < b.name ? -1 : 1);
-      show(tables,
-        section("Pushes", [["Queue"], ["State"], ["In flight", true], ["Ready", true], ["Parked", true], ["Last success"], ["Last error"]], pushes.sort(order).map(pushRow)),
-        section("Hooks", [["Queue"], ["Kept", true], ["Last applied"], ["Last rejected"], ["Why"]], hooks.sort((a, b) => b.status.hook.kept - a.status.hook.kept || (a.name < b.name ? -1 : 1)).map(hookRow)));
+      showAgain(tables, section("Pushes", PUSHES, pushes.sort(order)), section("Hooks", HOOKS, hooks.sort((a, b) => b.status.hook.kept - a.status.hook.kept)));
       return null;
     },
   });

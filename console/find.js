@@ -2,24 +2,20 @@
 
 import { get } from "./api.js";
 import { now } from "./clock.js";
-import { announce, counted, count, foreign, h, show, time } from "./dom.js";
+import { announce, count, counted, foreign, h, muted, show, time } from "./dom.js";
 import { toKey, toKeys, toQueue } from "./routes.js";
 import { failure, loading, state } from "./states.js";
-import { cell, number, rowHead, section } from "./table.js";
-import { workerName } from "./workers.js";
+import { section } from "./table.js";
+import { queueLink, workerName } from "./workers.js";
 
-const queueLink = (queue) => h("a", { class: "plain", href: toQueue(queue) }, foreign(queue));
-
-const row = (target, name, ...cells) => h("tr", null, rowHead(target, name), cells);
-
-function keyRow({ queue, key, state: word }) {
-  return row(toKey(queue, key), foreign(key, "key"),
-    cell("Queue", queueLink(queue)),
-    cell("State", word === null ? h("span", { class: "muted" }, "acknowledged") : h("span", { class: `pill ${word}` }, word)));
-}
-
-const sourceRow = ({ queue, source, keys }) => row(toKeys(queue, { state: "latest", source }), foreign(source), cell("Queue", queueLink(queue)), number({ "data-label": "Keys" }, count(keys)));
-const workerRow = ({ queue, worker, leased }) => row(toKeys(queue, { state: "leased", worker }), workerName(worker), cell("Queue", queueLink(queue)), number({ "data-label": "Leases" }, count(leased)));
+const KEYS = [
+  ["Key", ({ queue, key }) => [toKey(queue, key), foreign(key, "key")]],
+  ["Queue", queueLink],
+  ["State", ({ state: word }) => (word === null ? muted("acknowledged") : h("span", { class: `pill ${word}` }, word))],
+];
+const QUEUES = [["Queue", (queue) => [toQueue(queue), foreign(queue)]]];
+const SOURCES = [["Source", ({ queue, source }) => [toKeys(queue, { state: "latest", source }), foreign(source)]], ["Queue", queueLink], ["Keys", ({ keys }) => count(keys), "number"]];
+const WORKERS = [["Worker", ({ queue, worker }) => [toKeys(queue, { state: "leased", worker }), workerName(worker)]], ["Queue", queueLink], ["Leases", ({ leased }) => count(leased), "number"]];
 
 export async function findView({ body, query, signal, reload }) {
   const text = query.q ?? "";
@@ -46,8 +42,5 @@ export async function findView({ body, query, signal, reload }) {
     return;
   }
   show(body, unavailable, line,
-    section("Keys", [["Key"], ["Queue"], ["State"]], keys.map(keyRow)),
-    section("Queues", [["Queue"]], queues.map((queue) => row(toQueue(queue), foreign(queue)))),
-    section("Sources", [["Source"], ["Queue"], ["Keys", true]], sources.map(sourceRow)),
-    section("Workers", [["Worker"], ["Queue"], ["Leases", true]], workers.map(workerRow)));
+    section("Keys", KEYS, keys), section("Queues", QUEUES, queues), section("Sources", SOURCES, sources), section("Workers", WORKERS, workers));
 }

@@ -1,11 +1,11 @@
 // The groups of a queue that take turns: their keys, leases and shares, and a pause of each.
 
 import { get, may, post, queuePath, whoami } from "./api.js";
-import { announce, count, counted, foreign, h, seen, setText, show, span } from "./dom.js";
+import { announce, count, counted, foreign, h, muted, problemLine, seen, setText, show, span } from "./dom.js";
 import { listPage, readOnlyNote } from "./page.js";
 import { toSettings } from "./routes.js";
 import { state } from "./states.js";
-import { number, table, textCell } from "./table.js";
+import { table, textCell } from "./table.js";
 
 const EVERY = 2000;
 const SORTS = ["wait", "ready", "leased"];
@@ -40,7 +40,7 @@ function createRow(act, isPermitted) {
       button.disabled = !isPermitted();
     };
     update(group);
-    const name = group.name === null ? h("span", { class: "muted" }, "without a name") : foreign(group.name);
+    const name = group.name === null ? muted("without a name") : foreign(group.name);
     return { element: h("tr", null, h("th", { scope: "row" }, name), ready.element, leased.element, oldest.element, weight.element, rate.element, word.element, h("td", null, button)), update };
   };
 }
@@ -48,7 +48,7 @@ function createRow(act, isPermitted) {
 export function groupsView({ queue, query, body, signal, reload, setQuery }) {
   let isPermitted = false;
   let sort = SORTS.includes(query.sort) ? query.sort : "wait";
-  const problem = h("p", { class: "error", role: "alert" });
+  const problem = problemLine();
   const found = h("p", { class: "sentence" });
   const readOnly = h("div");
   const rows = table({

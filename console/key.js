@@ -2,9 +2,10 @@
 
 import { curl, get, may, post, postOnce, queuePath, whoami } from "./api.js";
 import { confirm } from "./dialogs.js";
-import { announce, count, counted, foreign, h, seen, setText, show, span, time } from "./dom.js";
+import { announce, are, count, counted, foreign, h, muted, problemLine, seen, setText, show, span, time } from "./dom.js";
 import { poll } from "./live.js";
 import { diffView, objectView } from "./object.js";
+import { actionButton } from "./page.js";
 import { toKeys, toQueue } from "./routes.js";
 import { failure, loading, stale } from "./states.js";
 import { copyButton, facts } from "./table.js";
@@ -45,7 +46,7 @@ function adviceOf({ explain, status, settings: { mode } }) {
     case "rate_limited": return "The rate of the queue delivers it.";
     case "group_rate_limited": return "The rate of its group delivers it.";
     case "closed": return "Its delay does not end while the queue is closed.";
-    case "queued": case "next": return status.leased === 0 && status.waiters === 0 ? "No worker of this queue is waiting or working. Start one." : `${counted(status.waiters, "pop")} of workers ${status.waiters === 1 ? "waits" : "wait"}, ${counted(status.leased, "key")} ${status.leased === 1 ? "is" : "are"} being worked on.`;
+    case "queued": case "next": return status.leased === 0 && status.waiters === 0 ? "No worker of this queue is waiting or working. Start one." : `${counted(status.waiters, "pop")} of workers ${are(status.waiters, "waits", "wait")}, ${counted(status.leased, "key")} ${are(status.leased)} being worked on.`;
     case "nothing_waits": return "The workers have acknowledged its newest change.";
     default: return "Check the spelling of the key, or whether its producer has sent it.";
   }
@@ -58,30 +59,19 @@ async function discardOf(queue, key, { mode }, signal) {
   const left = Math.max(0, changes - 1);
   const text = mode === "events" ? `The oldest change of this key, which fails, is dropped. No worker gets it. ${counted(left, "newer change")} ${left === 1 ? "stays" : "stay"}.`
     : changes === 0 ? "What waits of this key is dropped. No worker gets it."
-    : `The ${counted(changes, "waiting change")} of this key ${changes === 1 ? "is" : "are"} dropped. No worker gets ${changes === 1 ? "it" : "them"}.`;
+    : `The ${counted(changes, "waiting change")} of this key ${are(changes)} dropped. No worker gets ${changes === 1 ? "it" : "them"}.`;
   return { title: mode === "events" ? `Discard a change of this key of ${queue}?` : `Discard the changes of this key of ${queue}?`, action: mode === "events" ? "Discard 1 change" : "Discard 1 key", expected: queue, text: [h("p", null, text)] };
 }
 
 /** The buttons that fit the reason. */
 function remedies({ queue, key, found, who, refresh, problem, signal }) {
   const { explain } = found;
-  const button = (text, verb, act, { kind = null, ask = null } = {}) => {
-    const isPermitted = may(who, verb, queue);
-    return h("button", {
-      type: "button", class: kind, disabled: !isPermitted, title: isPermitted ? null : `The token has no grant of ${verb} on this queue`,
-      onclick: async () => {
-        setText(problem, "");
-        const run = async () => { await act(); return true; };
-        try {
-          if (!(ask ? await confirm({ ...await ask(), act: run }) : await run())) return;
-          announce(`${text}: done`);
-          refresh();
-        } catch (error) {
-          if (!signal.aborted) show(problem, seen(error.message));
-        }
-      },
-    }, text);
-  };
+  const button = (text, verb, act, { kind = null, ask = null } = {}) => actionButton({ text, kind, verb, isPermitted: may(who, verb, queue), problem, signal }, async () => {
+    const run = async () => { await act(); return true; };
+    if (!(ask ? await confirm({ ...await ask(), act: run }) : await run())) return;
+    announce(`${text}: done`);
+    refresh();
+  });
   switch (explain.reason) {
     case "parked": return [
       button("Redrive", "admin", () => post(queuePath(queue, "parked/redrive"), { body: { keys: [key] } }), { kind: "primary" }),
@@ -104,7 +94,7 @@ function deltaRow(delta, isNewest, opened) {
     delta.traceparent && ["trace ", h("code", null, seen(delta.traceparent))],
   ].filter(Boolean);
   return h("li", null, h("details", { open: isOpen, "data-event": String(delta.resource_version) },
-    h("summary", null, h("span", { class: "delta-type" }, delta.type), " ", time(delta.queued_at), h("span", { class: "muted" }, ` event ${delta.resource_version}`, extra.map((one) => [" · ", one]))),
+    h("summary", null, h("span", { class: "delta-type" }, delta.type), " ", time(delta.queued_at), muted(` event ${delta.resource_version}`, extra.map((one) => [" · ", one]))),
     delta.object ? lazy(isOpen, () => objectView(delta.object.text)) : h("p", { class: "muted" }, "without an object")));
 }
 
@@ -151,7 +141,7 @@ function eventRow(event) {
     event.error && h("span", { class: "error-text" }, foreign(event.error)),
   ].filter(Boolean);
   const kind = event.parked === true || ["nacked", "expired", "rejected"].includes(event.outcome) ? "bad" : event.outcome === "acked" ? "good" : "";
-  return h("li", { class: kind, "data-event": String(event.resource_version) }, h("span", { class: "when" }, time(event.at)), h("span", { class: "what" }, h("strong", null, words), notes.map((note) => [" · ", note]), h("span", { class: "muted" }, ` · event ${event.resource_version}`),
+  return h("li", { class: kind, "data-event": String(event.resource_version) }, h("span", { class: "when" }, time(event.at)), h("span", { class: "what" }, h("strong", null, words), notes.map((note) => [" · ", note]), muted(` · event ${event.resource_version}`),
     event.object && h("details", null, h("summary", null, "object"), lazy(false, () => objectView(event.object.text)))));
 }
 
@@ -188,8 +178,8 @@ function historyView(queue, key, signal) {
 function leaseFacts(item) {
   const { lease } = item;
   return [
-    lease && ["Worker", lease.worker ? foreign(lease.worker) : h("span", { class: "muted" }, "without a name")],
-    lease && ["Lease ends", [time(lease.expires_at), h("span", { class: "muted" }, ` in ${span(lease.expires_in_ms)}`)]],
+    lease && ["Worker", lease.worker ? foreign(lease.worker) : muted("without a name")],
+    lease && ["Lease ends", [time(lease.expires_at), muted(` in ${span(lease.expires_in_ms)}`)]],
     lease && ["Lease", h("code", null, lease.id)],
     lease && ["Token", String(lease.token)],
     ["Failures", count(item.failures)],
@@ -255,7 +245,7 @@ export function keyView({ queue, key, head, body, signal, reload }) {
   const advice = h("p", { class: "muted" });
   const actions = h("div", { class: "actions" });
   const note = h("div");
-  const problem = h("p", { class: "error", role: "alert" });
+  const problem = problemLine();
   const strip = h("div");
   const rest = h("div", { class: "sections" });
   const history = historyView(queue, key, signal);

@@ -3,11 +3,11 @@
 import { get, may, queuePath, whoami } from "./api.js";
 import { bulkBar } from "./bulk.js";
 import { now } from "./clock.js";
-import { announce, count, counted, foreign, h, show, time } from "./dom.js";
+import { announce, count, counted, foreign, h, searchField, show, time } from "./dom.js";
 import { toKey, toPage, toParked } from "./routes.js";
 import { backoff, isPassing, reporter } from "./live.js";
 import { failure, loading, stale, state } from "./states.js";
-import { number } from "./table.js";
+import { listTable } from "./table.js";
 
 const PAGE = 100;
 /** Most empty pages that are read in a row: a filter may match few keys. */
@@ -30,8 +30,6 @@ function pageOf(queue, query, next) {
   return [queuePath(queue, "items"), { ...common, state: query.state === "pending" ? null : query.state, error: query.error, worker: query.worker, fields: ITEM_FIELDS }];
 }
 
-const link = (queue, key) => h("th", { scope: "row" }, h("a", { class: "row", href: toKey(queue, key) }, foreign(key, "key")));
-
 /** What a key waits for, in a few words. */
 function waitsFor(item) {
   if (item.state === "leased") return [item.lease.worker ? foreign(item.lease.worker) : "a worker", ", until ", time(item.lease.expires_at)];
@@ -39,25 +37,18 @@ function waitsFor(item) {
   return item.state === "parked" ? "a redrive or a new change" : "a worker";
 }
 
-function itemRow(queue, item) {
-  return h("tr", null, link(queue, item.key),
-    h("td", { class: "long", "data-label": "State" }, h("span", { class: `pill ${item.state}` }, item.state)),
-    number({ class: "long", "data-label": "Failures" }, count(item.failures)),
-    h("td", { class: "long", "data-label": "Waits for" }, waitsFor(item)),
-    h("td", { class: "long", "data-label": "Source" }, item.source === null ? h("span", { class: "muted" }, "–") : foreign(item.source)),
-    h("td", { class: "error-text", "data-label": "Last error" }, item.last_error === null ? h("span", { class: "muted" }, "–") : foreign(item.last_error)));
-}
+const key = (queue) => ["Key", (item) => [toKey(queue, item.key), foreign(item.key, "key")]];
+const sourceOf = ({ source }) => (source ? foreign(source) : null);
 
-function objectRow(queue, object) {
-  return h("tr", null, link(queue, object.key),
-    h("td", { "data-label": "Source" }, object.source ? foreign(object.source) : h("span", { class: "muted" }, "–")),
-    number({ "data-label": "Changed by event" }, String(object.resource_version)));
-}
-
-const ITEM_COLUMNS = ["Key", "State", "Failures", "Waits for", "Source", "Last error"];
-const OBJECT_COLUMNS = ["Key", "Source", "Changed by event"];
-
-const heading = (title) => h("th", { scope: "col", class: title === "Failures" || title === "Changed by event" ? "number" : null }, title);
+const itemColumns = (queue) => [
+  key(queue),
+  ["State", (item) => h("span", { class: `pill ${item.state}` }, item.state), "long"],
+  ["Failures", (item) => count(item.failures), "number"],
+  ["Waits for", waitsFor, "long"],
+  ["Source", sourceOf, "long"],
+  ["Last error", (item) => (item.last_error === null ? null : foreign(item.last_error)), "error"],
+];
+const objectColumns = (queue) => [key(queue), ["Source", sourceOf], ["Changed by event", (object) => String(object.resource_version), "number"]];
 
 export async function keysView({ queue, body, query, signal, setQuery }) {
   const present = { ...query, state: query.state || "pending" };
@@ -79,8 +70,8 @@ export async function keysView({ queue, body, query, signal, setQuery }) {
     clearTimeout(typing);
     typing = setTimeout(read, isStep ? 0 : TYPING_MS);
   };
-  const find = h("input", { type: "search", "data-find": true, placeholder: "Start of the key", "aria-label": "Start of the key", value: present.find ?? "", spellcheck: "false", oninput: () => { change({ find: find.value || null }); goTo.disabled = find.value === ""; } });
-  const source = h("input", { type: "search", placeholder: "Source", "aria-label": "Source", value: present.source ?? "", oninput: () => change({ source: source.value || null }) });
+  const find = searchField("Start of the key", present.find, () => { change({ find: find.value || null }); goTo.disabled = find.value === ""; }, { "data-find": true });
+  const source = searchField("Source", present.source, () => change({ source: source.value || null }));
   const states = h("select", { "aria-label": "State", onchange: () => change({ state: states.value, error: null, worker: null, index: null, value: null }, true) }, STATES.map(([value, text]) => h("option", { value }, text)));
   states.value = present.state;
   const index = h("select", { "aria-label": "Index", onchange: () => change({ index: index.value || null, value: index.value ? value.value || null : null, state: "known" }, true) }, h("option", { value: "" }, "No index"));
@@ -127,13 +118,12 @@ export async function keysView({ queue, body, query, signal, setQuery }) {
     const isObjects = isView(present.state) || (present.index && present.value);
     if (isFirst) {
       total = 0;
-      const columns = isObjects ? OBJECT_COLUMNS : ITEM_COLUMNS;
-      rows = h("tbody");
-      show(list, h("div", { class: "scroll" }, h("table", null, h("caption", { class: "unseen" }, "Keys"), h("thead", null, h("tr", null, columns.map(heading))), rows)));
+      rows = listTable("Keys", (isObjects ? objectColumns : itemColumns)(queue), []);
+      show(list, rows.element);
     }
-    rows.append(...page.items.map((item) => (isObjects ? objectRow : itemRow)(queue, item)));
+    rows.add(page.items);
     total += page.items.length;
-    if (total === 0 && !page.continue) show(list, nothing());
+    if (total === 0 && !page.continue) show(list, empty());
     more.hidden = !page.continue;
     more.onclick = () => next(page.continue, false);
     const isFiltered = page.continue && page.items.length === 0;
@@ -144,7 +134,7 @@ export async function keysView({ queue, body, query, signal, setQuery }) {
   }
 
   /** The empty list: nothing is there, or nothing matches. */
-  function nothing() {
+  function empty() {
     const hasFilter = present.find || present.source || present.worker || typeof present.error === "string" || present.value;
     if (!hasFilter && present.state === "pending") return state("empty", "Nothing waits", "Every change is acknowledged.", h("button", { type: "button", onclick: () => change({ state: "latest" }, true) }, "Show all objects"));
     if (present.find) return state("empty", "No key matches", ["Perhaps it is acknowledged already. ", h("a", { href: toKey(queue, present.find) }, "Explain ", foreign(present.find, "key"))]);

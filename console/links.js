@@ -1,9 +1,8 @@
-// Links to other places: the dashboard of a queue, the documents, and the entries of the runbook that fit what is wrong.
+// Links to the dashboard of a queue, the documents, and the entries of the runbook that fit what is wrong.
 
 import { serverInfo } from "./api.js";
-import { h, show } from "./dom.js";
+import { h, showAgain } from "./dom.js";
 
-/** The entries of the runbook: each with what must be wrong. */
 const ENTRIES = [
   ["DeltaqKeysParked", "keys are parked", (status) => status.parked > 0],
   ["DeltaqBacklogGrowing", "no worker takes the keys", (status) => status.ready > 0 && status.leased === 0 && status.waiters === 0 && !status.paused],
@@ -12,25 +11,20 @@ const ENTRIES = [
   ["DeltaqHookRejects", "deliveries were not applied", ({ hook }) => hook?.kept > 0],
 ];
 
-const page = (docs, name, fragment = "") => `${docs}/${name}.md${fragment}`;
-
-/** A line of links that follows the status of a queue. They need settings of the server; without them it is empty. */
+/** A line of links that follows the status of a queue. Without the settings of the server it is empty. */
 export function linksOf(queue) {
   const line = h("p", { class: "links" });
   let links = { grafana: null, docs: null };
   serverInfo().then((info) => { links = info.links ?? links; }, () => {});
-  let shown = null;
   const update = (status) => {
     const { grafana, docs } = links;
     const wanted = [
       grafana && ["Dashboard", grafana.replaceAll("{queue}", encodeURIComponent(queue))],
-      ...(docs ? ENTRIES.filter(([, , isWrong]) => isWrong(status)).map(([entry, text]) => [`Runbook: ${text}`, page(docs, "runbook", `#${entry.toLowerCase()}`)]) : []),
-      docs && ["Documents", page(docs, "console")],
-      docs && ["Simulator", page(docs, "simulator")],
+      ...(docs ? ENTRIES.filter(([, , isWrong]) => isWrong(status)).map(([entry, text]) => [`Runbook: ${text}`, `${docs}/runbook.md#${entry.toLowerCase()}`]) : []),
+      docs && ["Documents", `${docs}/console.md`],
+      docs && ["Simulator", `${docs}/simulator.md`],
     ].filter(Boolean);
-    const text = JSON.stringify(wanted);
-    if (text !== shown) show(line, wanted.map(([name, target]) => h("a", { href: target, rel: "noreferrer" }, name)));
-    shown = text;
+    showAgain(line, wanted.map(([name, target]) => h("a", { href: target, rel: "noreferrer" }, name)));
   };
   return { element: line, update };
 }

@@ -28,7 +28,9 @@ const VIEWS = {
   queues: queuesView, find: findView, sources: sourcesView, reflectors: reflectorsView, workers: workersView, endpoints: endpointsView, nodes: nodesView, activity: activityView,
   overview: queueView, keys: keysView, key: keyView, parked: parkedView, groups: groupsView, settings: settingsView, tail: tailView,
 };
-const TITLES = { ...Object.fromEntries(PAGES), find: "Find", overview: "Overview", keys: "Keys", key: "Key", parked: "Parked", groups: "Groups", settings: "Settings", tail: "Changes" };
+/** The tabs of a queue. */
+const TABS = [["overview", "Overview", toQueue], ["keys", "Keys", toKeys], ["parked", "Parked", toParked], ["groups", "Groups", toGroups], ["settings", "Settings", toSettings], ["tail", "Changes", toTail]];
+const TITLES = { ...Object.fromEntries([...PAGES, ...TABS]), find: "Find", key: "Key" };
 /** Views that are read once. */
 const SNAPSHOTS = ["keys", "find", "settings", "activity"];
 
@@ -57,14 +59,7 @@ function frameOf(place) {
   const title = h("h1", { tabindex: "-1" }, name === undefined ? TITLES[view] : foreign(name, key === undefined ? "" : "key"));
   const head = h("div", { class: "head" }, h("div", { class: "title" }, title));
   const body = h("div", { class: "view" });
-  const strip = queue === undefined ? null : tabs(`Queue ${queue}`, [
-    ["Overview", toQueue(queue), view === "overview"],
-    ["Keys", toKeys(queue), view === "keys" || view === "key"],
-    ["Parked", toParked(queue), view === "parked"],
-    ["Groups", toGroups(queue), view === "groups"],
-    ["Settings", toSettings(queue), view === "settings"],
-    ["Changes", toTail(queue), view === "tail"],
-  ]);
+  const strip = queue === undefined ? null : tabs(`Queue ${queue}`, TABS.map(([tab, text, to]) => [text, to(queue), tab === (view === "key" ? "keys" : view)]));
   show(main, crumbs(place), head, strip, body);
   document.title = [key, queue, TITLES[view], "deltaq"].filter((part) => part !== undefined).join(" · ");
   return { title, head, body };

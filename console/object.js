@@ -1,8 +1,8 @@
 // Objects as their producers wrote them: indented and coloured by token, never parsed and printed again. 1.50 stays 1.50.
 
-import { bytes, count, h, seen, show, startOf } from "./dom.js";
+import { bytes, count, h, muted, seen, show, startOf } from "./dom.js";
 import { leaves, tokens } from "./json.js";
-import { copyButton } from "./table.js";
+import { copyButton, listTable } from "./table.js";
 
 /** Longer texts are shown without colours, and in parts. */
 const COLOURED_MAX = 60_000;
@@ -68,7 +68,7 @@ function nodesOf(text) {
 
 /** An object with its size and a button that copies it. */
 export function objectView(text) {
-  const size = h("span", { class: "muted" }, bytes(new TextEncoder().encode(text).length));
+  const size = muted(bytes(new TextEncoder().encode(text).length));
   const pre = h("pre", { class: "object", dir: "ltr", tabindex: "0", "aria-label": "Object" });
   const bar = h("div", { class: "object-bar" }, size, copyButton(text, "Copy the object"));
   if (text.length <= COLOURED_MAX) {
@@ -110,7 +110,7 @@ function changes(before, after) {
   return { found, isWhole };
 }
 
-const leaf = (value, kind) => (value === null ? h("span", { class: "muted" }, "absent") : h(kind, { dir: "ltr" }, seen(value.length > 300 ? `${startOf(value, 300)}…` : value)));
+const leaf = (value, kind) => (value === null ? muted("absent") : h(kind, { dir: "ltr" }, seen(value.length > 300 ? `${startOf(value, 300)}…` : value)));
 
 /** The differences between the acknowledged object and the newest one. */
 export function diffView(known, newest) {
@@ -129,12 +129,9 @@ function differences(known, newest) {
   }
   const rest = !isWhole && h("p", { class: "muted" }, `Of each object the first ${count(LEAVES_MAX)} values are compared${found.length === 0 ? "; they are the same" : ""}.`);
   if (found.length === 0) return rest || h("p", { class: "muted" }, "Every value is the same.");
-  const rows = found.slice(0, CHANGES_SHOWN).map(([pointer, before, after]) => h("tr", null,
-    h("th", { scope: "row" }, h("code", null, h("bdi", null, seen(pointer === "" ? "(whole object)" : pointer)))),
-    h("td", { "data-label": "Known" }, leaf(before, "del")), h("td", { "data-label": "Newest" }, leaf(after, "ins"))));
+  const rows = found.slice(0, CHANGES_SHOWN);
+  const place = ([pointer]) => h("code", null, h("bdi", null, seen(pointer === "" ? "(whole object)" : pointer)));
   const left = found.length - rows.length;
-  return h("div", { class: "scroll" }, h("table", { class: "diff" },
-    h("caption", { class: "unseen" }, "Differences between the known object and the newest one"),
-    h("thead", null, h("tr", null, ["Place", "Known", "Newest"].map((title) => h("th", { scope: "col" }, title)))), h("tbody", null, rows)),
-  left > 0 && h("p", { class: "muted" }, `${count(left)} further differences are not shown.`), rest);
+  const table = listTable("Differences between the known object and the newest one", [["Place", place], ["Known", ([, before]) => leaf(before, "del")], ["Newest", ([, , after]) => leaf(after, "ins")]], rows, "diff");
+  return h("div", null, table.element, left > 0 && h("p", { class: "muted" }, `${count(left)} further differences are not shown.`), rest);
 }

@@ -1,10 +1,10 @@
 // A page that reads the same list again and again. It keeps what it shows while a read fails and may succeed later.
 
 import { may } from "./api.js";
-import { count, counted, foreign, h, setText, show } from "./dom.js";
+import { count, counted, foreign, h, searchField, seen, setText, show, showAgain } from "./dom.js";
 import { poll } from "./live.js";
 import { failure, loading, stale, state } from "./states.js";
-import { table } from "./table.js";
+import { listTable } from "./table.js";
 
 const EVERY = 4000;
 
@@ -15,6 +15,21 @@ export const unread = (queues) => (queues ?? []).map((queue) => h("p", { class: 
 export function readOnlyNote(who, queue, verbs) {
   const missing = verbs.filter((verb) => !may(who, verb, queue));
   return missing.length === 0 ? null : h("p", { class: "note" }, "Read only: the token ", foreign(who.name), ` has no grant of ${missing.join(" and ")} on this queue.`);
+}
+
+/** A button for a call on a queue that needs a grant of `verb`. Its failure is shown in `problem`. */
+export function actionButton({ text, kind = null, verb = "admin", isPermitted, problem, signal }, act) {
+  return h("button", {
+    type: "button", class: kind, disabled: !isPermitted, title: isPermitted ? null : `The token has no grant of ${verb} on this queue`,
+    onclick: async () => {
+      setText(problem, "");
+      try {
+        await act();
+      } catch (error) {
+        if (!signal.aborted) show(problem, seen(error.message));
+      }
+    },
+  }, text);
 }
 
 /**
@@ -47,19 +62,20 @@ export function listPage({ body, signal, reload }, { every, what, content, read,
   });
 }
 
-/** A list of rows with a search and a sentence about what needs attention, which comes first. */
-export function searchPage(context, { what, noun, read, columns, create, keyOf, isWrong, wrongText, sentenceOf, empty, explains = null }) {
+/**
+ * A list with a search and a sentence about what needs attention, which comes first. `columns` are those of `listTable`, and `textOf` is
+ * what is searched.
+ */
+export function searchPage(context, { what, noun, read, columns, textOf, isWrong, wrongText, sentenceOf, empty, explains = null }) {
   const { body, query, signal, setQuery, reload } = context;
   const present = { ...query };
   let all = [];
   let hasMore = false;
-  const find = h("input", { type: "search", "data-find": true, placeholder: "Find", "aria-label": `Find in ${what}`, value: present.find ?? "", oninput: () => change({ find: find.value || null }) });
+  const find = searchField(`Find a ${noun}`, present.find, () => change({ find: find.value || null }), { "data-find": true });
   const only = h("input", { type: "checkbox", checked: present.only === "wrong", onchange: () => change({ only: only.checked ? "wrong" : null }, true) });
   const sentence = h("p", { class: "sentence" });
   const found = h("p", { class: "muted" });
-  const none = h("div");
-  const rows = table({ caption: context.title.textContent, columns, create, keyOf });
-  const wrapped = h("div", { class: "scroll" }, rows.element);
+  const rows = h("div");
   function change(values, isStep) {
     Object.assign(present, values);
     setQuery(present, isStep);
@@ -67,24 +83,21 @@ export function searchPage(context, { what, noun, read, columns, create, keyOf, 
   }
   function render() {
     const text = (present.find ?? "").toLowerCase();
-    const wanted = all.filter((one) => (present.only !== "wrong" || isWrong(one)) && keyOf(one).toLowerCase().includes(text));
-    rows.update(wanted);
-    wrapped.hidden = wanted.length === 0;
-    show(none, wanted.length > 0 ? [] : state("empty", "Nothing matches", ["No ", noun, " has this name", present.only === "wrong" ? " and needs attention." : "."]));
+    const wanted = all.filter((one) => (present.only !== "wrong" || isWrong(one)) && textOf(one).toLowerCase().includes(text));
+    showAgain(rows, wanted.length > 0 ? listTable(context.title.textContent, columns, wanted).element : state("empty", "Nothing matches", `No ${noun} has this name${present.only === "wrong" ? " and needs attention." : "."}`));
     setText(found, wanted.length === all.length ? `${counted(all.length, noun)}${hasMore ? ", and there are more" : ""}` : `${count(wanted.length)} of ${counted(all.length, noun)}`);
   }
   listPage({ body, signal, reload }, {
-    every: EVERY, what,
-    content: [sentence, explains && h("p", { class: "muted" }, explains), h("div", { class: "bar" }, find, h("label", { class: "check", title: explains }, only, wrongText), found), wrapped, none],
-    read,
-    update: (read) => {
-      if (read.isUnknown) return state("empty", "This server does not report them", "The server has no such operation. The page of each queue lists its sources.");
-      all = [...read.items].sort((a, b) => isWrong(b) - isWrong(a));
-      hasMore = read.hasMore;
+    every: EVERY, what, read,
+    content: [sentence, explains && h("p", { class: "muted" }, explains), h("div", { class: "bar" }, find, h("label", { class: "check" }, only, wrongText), found), rows],
+    update: (data) => {
+      if (data.isUnknown) return state("empty", "This server does not report them", "The server has no such operation. The page of each queue lists its sources.");
+      all = [...data.items].sort((a, b) => isWrong(b) - isWrong(a));
+      hasMore = data.hasMore;
       if (all.length === 0) return empty();
-      const [text, isBad] = sentenceOf(all);
-      sentence.classList.toggle("alarm", isBad);
-      setText(sentence, text);
+      const wrong = all.filter(isWrong);
+      sentence.classList.toggle("alarm", wrong.length > 0);
+      setText(sentence, sentenceOf(all, wrong));
       render();
       return null;
     },

@@ -2,9 +2,9 @@
 
 import { get, may, post, postOnce, queuePath, whoami } from "./api.js";
 import { confirm } from "./dialogs.js";
-import { announce, count, counted, foreign, h, seen, setText, show } from "./dom.js";
+import { announce, are, count, counted, foreign, h, muted, problemLine, seen, setText, show } from "./dom.js";
 import { poll } from "./live.js";
-import { readOnlyNote } from "./page.js";
+import { actionButton, readOnlyNote } from "./page.js";
 import { toKey, toKeys } from "./routes.js";
 import { failure, loading, stale, state } from "./states.js";
 import { number, table, textCell } from "./table.js";
@@ -15,8 +15,7 @@ const PROGRESS_EVERY = 400;
 /** A longer error does not fit into the URL of a call. */
 const ERROR_IN_URL_MAX = 6000;
 
-const plural = (number, one, many) => (number === 1 ? one : many);
-const errorText = (error) => (error === "" ? h("span", { class: "muted" }, "without an error") : foreign(error));
+const errorText = (error) => (error === "" ? muted("without an error") : foreign(error));
 
 const COLUMNS = [{ title: "Choose", isNarrow: true }, { title: "Error" }, { title: "Keys", isNumber: true }, { title: "First key" }];
 
@@ -77,14 +76,14 @@ export function parkedView({ queue, body, signal, reload }) {
   let total = 0;
 
   const strip = h("div");
-  const problem = h("p", { class: "error", role: "alert" });
+  const problem = problemLine();
   const progress = h("div");
   const found = h("p", { class: "sentence" });
   const note = h("p", { class: "muted" });
   const readOnly = h("div");
-  const button = (text, kind, onclick) => h("button", { type: "button", class: kind, disabled: true, onclick }, text);
-  const redrive = button("Redrive", "primary", () => act("redrive"));
-  const discard = button("Discard…", "danger", () => act("discard"));
+  const button = (text, kind, verb) => actionButton({ text, kind, isPermitted: false, problem, signal }, () => attempt(verb));
+  const redrive = button("Redrive", "primary", "redrive");
+  const discard = button("Discard…", "danger", "discard");
   const all = h("input", { type: "checkbox", onchange: () => {
     isAll = all.checked;
     chosen.clear();
@@ -121,15 +120,6 @@ export function parkedView({ queue, body, signal, reload }) {
     setText(found, `${counted(total, "parked key")} with ${errors}`);
   }
 
-  async function act(verb) {
-    setText(problem, "");
-    try {
-      await attempt(verb);
-    } catch (error) {
-      if (!signal.aborted) show(problem, seen(error.message));
-    }
-  }
-
   async function attempt(verb) {
     // The numbers of the question are those of now, and not of the last read.
     const [{ settings }] = await Promise.all([get(queuePath(queue), { signal }), read()]);
@@ -146,10 +136,10 @@ export function parkedView({ queue, body, signal, reload }) {
       expected: isDiscard ? queue : null,
       action: `${isDiscard ? "Discard" : "Redrive"} ${counted(keys, "key")}`,
       text: [
-        h("p", null, !isDiscard ? `Workers get ${plural(keys, "it", "them")} again, with no failures counted.`
-          : isEvents ? `The change that failed of ${plural(keys, "this key", "each of these keys")} is dropped. No worker gets it. Later changes stay.`
-            : `The changes of ${plural(keys, "this key", "these keys")} are dropped. No worker gets them.`),
-        !isEverything && h("ul", { class: "errors" }, wanted.slice(0, 5).map((group) => h("li", null, errorText(group.error), h("span", { class: "muted" }, ` ${counted(group.keys, "key")}`))), wanted.length > 5 && h("li", { class: "muted" }, `and ${count(wanted.length - 5)} more`)),
+        h("p", null, !isDiscard ? `Workers get ${are(keys, "it", "them")} again, with no failures counted.`
+          : isEvents ? `The change that failed of ${are(keys, "this key", "each of these keys")} is dropped. No worker gets it. Later changes stay.`
+            : `The changes of ${are(keys, "this key", "these keys")} are dropped. No worker gets them.`),
+        !isEverything && h("ul", { class: "errors" }, wanted.slice(0, 5).map((group) => h("li", null, errorText(group.error), muted(` ${counted(group.keys, "key")}`))), wanted.length > 5 && h("li", { class: "muted" }, `and ${count(wanted.length - 5)} more`)),
       ],
       // The dialog closes at once; the progress shows the rest.
       act: () => true,
@@ -200,7 +190,7 @@ export function parkedView({ queue, body, signal, reload }) {
     }
     if (!isShown) show(body, content);
     isShown = true;
-    setText(note, others > 0 ? `${counted(others, "key")} with other errors ${plural(others, "is", "are")} not listed; “All” includes ${plural(others, "it", "them")}.` : "");
+    setText(note, others > 0 ? `${counted(others, "key")} with other errors ${are(others, "is", "are")} not listed; “All” includes ${are(others, "it", "them")}.` : "");
     render();
   }
   const refresh = poll(read, {

@@ -4,23 +4,22 @@ import { call, get, may, post, postOnce, queuePath, whoami } from "./api.js";
 import { objectSender } from "./create.js";
 import { deliveriesOf, deliveriesSection } from "./deliveries.js";
 import { confirm } from "./dialogs.js";
-import { ago, announce, count, counted, foreign, h, rate, seen, setText, show, showAgain, span, sparkline, time } from "./dom.js";
+import { ago, announce, are, count, counted, foreign, h, muted, problemLine, rate, seen, setText, show, showAgain, span, time } from "./dom.js";
 import { flow } from "./flow.js";
 import { linksOf } from "./links.js";
 import { poll } from "./live.js";
-import { readOnlyNote } from "./page.js";
+import { actionButton, readOnlyNote } from "./page.js";
 import { badges, isBroken, isHeld, rateOf } from "./queues.js";
 import { toKeys, toQueue, toQueues } from "./routes.js";
 import { seriesSection } from "./series.js";
 import { failure, loading, stale } from "./states.js";
-import { cell, facts, number, rowHead, section } from "./table.js";
+import { facts, section } from "./table.js";
 import { workerName } from "./workers.js";
 
 const EVERY = 1000;
 const DETAILS_EVERY = 4000;
 /** How long the first view waits for its tables and charts, in ms, so that they do not move it later. */
 const TABLES_WAIT = 1000;
-const SAMPLES = 60;
 const FOLLOWERS_SHOWN = 50;
 const ROWS_SHOWN = 100;
 
@@ -57,7 +56,7 @@ function sentence(status) {
   if (isBroken(status)) return `The endpoint ${status.push.state === "refused" ? "is not permitted" : "fails"}: ${status.push.last_error ?? "no answer yet"}.`;
   if (isHeld(status)) return `It follows another queue and can't go on: ${status.follow.detail ?? "it has reached a limit"}.`;
   if (status.ready > 0 && status.leased === 0 && status.waiters === 0) return "No worker takes the keys that are ready.";
-  if (status.parked > 0) return `${counted(status.parked, "key")} ${status.parked === 1 ? "is" : "are"} parked. Redrive or discard ${status.parked === 1 ? "it" : "them"}.`;
+  if (status.parked > 0) return `${counted(status.parked, "key")} ${are(status.parked)} parked. Redrive or discard ${status.parked === 1 ? "it" : "them"}.`;
   if (status.ready + status.delayed + status.leased === 0) return status.known > 0 ? "Everything is acknowledged." : "The queue is empty.";
   return `Workers are busy. The oldest change that is not acknowledged is ${span(status.oldest_unacknowledged_age_ms)} old.`;
 }
@@ -67,61 +66,49 @@ function lastReplace(last) {
   if (last.aborted) return h("span", { class: "alarm" }, "cut off; send the list again");
   if (!last.ended_at) return "running";
   const { replaced, deleted, unchanged } = last.counts;
-  return [ago(last.ended_at), h("span", { class: "muted" }, ` ${count(replaced)} queued, ${count(deleted)} deleted, ${count(unchanged)} unchanged`)];
+  return [ago(last.ended_at), muted(` ${count(replaced)} queued, ${count(deleted)} deleted, ${count(unchanged)} unchanged`)];
 }
 
-function sourcesTable(queue, sources) {
-  return section("Sources", [["Source"], ["Keys", true], ["Last call"], ["Sequence", true], ["Last list"]], sources.map((source) => h("tr", null,
-    rowHead(toKeys(queue, { state: "latest", source: source.source }), foreign(source.source)),
-    number({ "data-label": "Keys" }, count(source.keys)),
-    cell("Last call", source.last_call_at ? ago(source.last_call_at) : "–"),
-    number({ "data-label": "Sequence" }, source.sequence?.text ?? "–"),
-    h("td", { class: "long", "data-label": "Last list" }, source.problem && h("p", { class: "alarm" }, seen(source.problem.detail)), lastReplace(source.last_replace)))), "No source has named itself with source=.");
-}
+const SOURCES = [
+  ["Source", ({ queue, source }) => [toKeys(queue, { state: "latest", source }), foreign(source)]],
+  ["Keys", ({ keys }) => count(keys), "number"],
+  ["Last call", (source) => source.last_call_at && ago(source.last_call_at)],
+  ["Sequence", (source) => source.sequence?.text, "number"],
+  ["Last list", (source) => [source.problem && h("p", { class: "alarm" }, seen(source.problem.detail)), lastReplace(source.last_replace)], "long"],
+];
 
-function workersTable(queue, workers) {
-  return section("Workers", [["Worker"], ["Leases", true], ["Oldest lease"], ["Next expiry"], ["Waiting pops", true]], workers.map((worker) => h("tr", null,
-    rowHead(toKeys(queue, { state: "leased", worker: worker.worker }), workerName(worker.worker)),
-    number({ "data-label": "Leases" }, count(worker.leased)),
-    cell("Oldest", worker.oldest_leased_at ? ago(worker.oldest_leased_at) : "–"),
-    cell("Expires", worker.next_expires_in_ms === null ? "–" : `in ${span(worker.next_expires_in_ms)}`),
-    number({ "data-label": "Waiting pops" }, count(worker.waiting)))), "No worker holds a lease or waits.");
-}
+const WORKERS = [
+  ["Worker", ({ queue, worker }) => [toKeys(queue, { state: "leased", worker }), workerName(worker)]],
+  ["Leases", ({ leased }) => count(leased), "number"],
+  ["Oldest", (worker) => worker.oldest_leased_at && ago(worker.oldest_leased_at)],
+  ["Expires", ({ next_expires_in_ms: left }) => (left === null ? null : `in ${span(left)}`)],
+  ["Waiting pops", ({ waiting }) => count(waiting), "number"],
+];
 
-function followersTable(followers) {
-  return section("Followers", [["Queue"], ["State"], ["Events behind", true], ["Time behind", true]], followers.map(({ name, follow, why }) => h("tr", null,
-    rowHead(toQueue(name), foreign(name)),
-    cell("State", follow ? follow.state : seen(why)),
-    number({ "data-label": "Events behind" }, follow ? count(follow.lag_events) : "–"),
-    number({ "data-label": "Time behind" }, follow ? span(follow.lag_ms) : "–"))), "No queue follows this one.");
-}
+const FOLLOWERS = [
+  ["Queue", ({ name }) => [toQueue(name), foreign(name)]],
+  ["State", ({ follow, why }) => (follow ? follow.state : seen(why))],
+  ["Events behind", ({ follow }) => follow && count(follow.lag_events), "number"],
+  ["Time behind", ({ follow }) => follow && span(follow.lag_ms), "number"],
+];
 
 /** The switches. Those that the caller may not use are off, and a sentence says why. */
 function buttons({ queue, who, refresh, problem, signal }) {
   const switches = switchesOf(queue);
   const outcome = h("p", { class: "note" });
   const elements = Object.fromEntries(Object.entries(switches).map(([name, one]) => {
-    const isPermitted = may(who, one.verb, queue);
-    const button = h("button", {
-      type: "button", class: one.isDangerous ? "danger" : one.isMain ? "primary" : null, disabled: !isPermitted,
-      title: isPermitted ? null : `The token has no grant of ${one.verb} on this queue`,
-      onclick: async () => {
-        setText(problem, "");
-        setText(outcome, "");
-        let said = null;
-        const run = async () => { said = await one.act(); return true; };
-        try {
-          // The numbers of the question are those of now, and not of the last read.
-          const isDone = one.ask ? await confirm({ ...await one.ask(await get(queuePath(queue, "status"), { signal })), act: run }) : await run();
-          if (!isDone) return;
-          announce(one.says ? one.says(said) : one.done);
-          if (one.says) show(outcome, seen(one.says(said)));
-          refresh();
-        } catch (error) {
-          if (!signal.aborted) show(problem, seen(error.message));
-        }
-      },
-    }, one.text);
+    const kind = one.isDangerous ? "danger" : one.isMain ? "primary" : null;
+    const button = actionButton({ text: one.text, kind, verb: one.verb, isPermitted: may(who, one.verb, queue), problem, signal }, async () => {
+      setText(outcome, "");
+      let said = null;
+      const run = async () => { said = await one.act(); return true; };
+      // The numbers of the question are those of now, and not of the last read.
+      const isDone = one.ask ? await confirm({ ...await one.ask(await get(queuePath(queue, "status"), { signal })), act: run }) : await run();
+      if (!isDone) return;
+      announce(one.says ? one.says(said) : one.done);
+      if (one.says) show(outcome, seen(one.says(said)));
+      refresh();
+    });
     return [name, button];
   }));
   const note = readOnlyNote(who, queue, [...new Set(Object.values(switches).map((one) => one.verb))]);
@@ -140,7 +127,7 @@ function buttons({ queue, who, refresh, problem, signal }) {
 
 export function queueView({ queue, head: frameHead, body, query, signal, setQuery, reload }) {
   show(body, loading());
-  const problem = h("p", { class: "error", role: "alert" });
+  const problem = problemLine();
   const strip = h("div");
   const line = h("p", { class: "sentence" });
   const words = h("span", { class: "badges" });
@@ -150,7 +137,6 @@ export function queueView({ queue, head: frameHead, body, query, signal, setQuer
   const series = seriesSection({ path: queuePath(queue, "series"), range: query.range, onRange: (range) => setQuery({ range }), signal });
   frameHead.append(words);
 
-  const rates = [];
   let previous = null;
   let shown = null;
   let begin = null;
@@ -159,12 +145,10 @@ export function queueView({ queue, head: frameHead, body, query, signal, setQuer
     const { life, status, settings } = now;
     const at = performance.now();
     const perSecond = rateOf(previous, now, at);
-    if (perSecond !== null) rates.push(perSecond);
-    if (rates.length > SAMPLES) rates.shift();
     previous = { life, changes: status.changes, at };
     if (!shown) {
       shown = { drawing: flow(queue, settings.mode), control: buttons({ queue, who, refresh: () => refresh(), problem, signal }) };
-      show(body, strip, line, h("div", { class: "lifecycle" }, shown.drawing.elements), shown.control.bar, shown.control.note, problem, numbers, series.element, details);
+      show(body, strip, line, h("div", { class: "lifecycle" }, shown.drawing.elements), shown.control.bar, shown.control.note, problem, numbers, series.element, links.element, details);
       begin();
     }
     show(strip);
@@ -176,7 +160,7 @@ export function queueView({ queue, head: frameHead, body, query, signal, setQuer
     showAgain(numbers, facts([
       ["Mode", settings.mode],
       ["Oldest change not acknowledged", status.oldest_unacknowledged_age_ms > 0 ? span(status.oldest_unacknowledged_age_ms) : "none"],
-      ["Changes in per second", h("span", { class: "withspark" }, rate(perSecond), sparkline(rates, "Changes in per second in the last minute"))],
+      ["Changes in per second", rate(perSecond)],
       ["Initial list", status.has_synced ? "synced" : status.initial_remaining === 0 ? "not begun" : `${counted(status.initial_remaining, "key")} to go`],
       ["Waiting pops", count(status.waiters)],
       ["Version", String(status.resource_version)],
@@ -198,7 +182,9 @@ export function queueView({ queue, head: frameHead, body, query, signal, setQuer
     const [who, deliveries] = await Promise.all([whoami(), deliveriesOf(queue, status, { signal })]);
     return () => showAgain(details,
       deliveriesSection({ queue, who, deliveries, refresh, problem, signal }),
-      sourcesTable(queue, sources.items), workersTable(queue, workers.items), followersTable(followers));
+      section("Sources", SOURCES, sources.items.map((source) => ({ ...source, queue })), "No source has named itself with source=."),
+      section("Workers", WORKERS, workers.items.map((worker) => ({ ...worker, queue })), "No worker holds a lease or waits."),
+      section("Followers", FOLLOWERS, followers, "No queue follows this one."));
   }
   let first = readTables();
   const tablesAreShown = Promise.race([Promise.all([first.then((showTables) => showTables(), () => {}), series.isShown]), new Promise((resolve) => { setTimeout(resolve, TABLES_WAIT); })]);

@@ -1,7 +1,7 @@
 // All queues: which one needs attention?
 
 import { get } from "./api.js";
-import { ago, announce, compact, count, counted, foreign, h, rate, setText, show, span, sparkline } from "./dom.js";
+import { ago, announce, button, compact, count, counted, foreign, h, rate, searchField, setText, show, span } from "./dom.js";
 import { listPage } from "./page.js";
 import { toKeys, toParked, toQueue } from "./routes.js";
 import { seriesSection } from "./series.js";
@@ -11,7 +11,6 @@ import { number, table, textCell } from "./table.js";
 
 /** Rows that are shown at a time. */
 const PAGE = 100;
-const SAMPLES = 40;
 /** How long the first view waits for its charts, in ms, so that they do not move it later. */
 const CHARTS_WAIT = 500;
 const PAGE_OF_API = 5000;
@@ -38,7 +37,6 @@ const COLUMNS = [
   { title: "Known", sort: "known", isNumber: true },
   { title: "Oldest change", label: "Oldest", sort: "age", isNumber: true },
   { title: "Changes in/s", sort: "rate", isNumber: true },
-  { title: "Activity" },
   { title: "Last list" },
   { title: "Sync" },
 ];
@@ -69,15 +67,11 @@ class Rates {
   #samples = new Map();
 
   add(queues) {
-    const now = performance.now();
+    const at = performance.now();
     const samples = new Map();
     for (const queue of queues) {
-      const { rates = [], ...sample } = this.#samples.get(queue.name) ?? {};
-      queue.rate = rateOf(sample, queue, now);
-      queue.rates = rates;
-      if (queue.rate !== null) rates.push(queue.rate);
-      if (rates.length > SAMPLES) rates.shift();
-      samples.set(queue.name, { rates, life: queue.life, changes: queue.status.changes, at: now });
+      queue.rate = rateOf(this.#samples.get(queue.name), queue, at);
+      samples.set(queue.name, { life: queue.life, changes: queue.status.changes, at });
     }
     this.#samples = samples;
   }
@@ -133,7 +127,6 @@ function createRow(queue) {
   const mine = h("span", { class: "badges" });
   const cells = Object.fromEntries(["age", "rate", "sync"].map((name) => [name, textCell("td", { class: name === "sync" ? "muted" : "number" })]));
   const counts = Object.fromEntries(STATES.map((state) => [state, countCell(queue.name, state)]));
-  const spark = h("td");
   const list = h("td", { class: "muted" });
   let shown = null;
   const update = (now) => {
@@ -146,13 +139,12 @@ function createRow(queue) {
     const text = words.map((word) => word.textContent).join();
     if (shown !== text) show(mine, words);
     shown = text;
-    show(spark, sparkline(now.rates, `Changes in per second, now ${rate(now.rate)}`));
     const last = status.last_replace;
     show(list, last?.aborted ? h("span", { class: "alarm" }, "cut off") : last?.ended_at ? [last.source ? [foreign(last.source), " "] : null, ago(last.ended_at)] : last ? "running" : "–");
   };
   update(queue);
   const name = h("th", { scope: "row" }, h("a", { class: "row", href: toQueue(queue.name) }, foreign(queue.name)), " ", mine);
-  const element = h("tr", null, name, STATES.map((state) => counts[state].element), cells.age.element, cells.rate.element, spark, list, cells.sync.element);
+  const element = h("tr", null, name, STATES.map((state) => counts[state].element), cells.age.element, cells.rate.element, list, cells.sync.element);
   return { element, update };
 }
 
@@ -166,13 +158,13 @@ export async function queuesView({ body, query, signal, setQuery, reload }) {
   let shownRows = PAGE;
   let all = [];
   const rates = new Rates();
-  const find = h("input", { type: "search", "data-find": true, placeholder: "Find a queue", "aria-label": "Find a queue", value: present.find ?? "", oninput: () => change({ find: find.value || null }, false) });
+  const find = searchField("Find a queue", present.find, () => change({ find: find.value || null }, false), { "data-find": true });
   const only = h("input", { type: "checkbox", checked: present.only === "trouble", onchange: () => change({ only: only.checked ? "trouble" : null }, true) });
   const sum = h("dl", { class: "sums" });
   const series = seriesSection({ path: "v1/series", range: present.range, onRange: (range) => change({ range: range === "1h" ? null : range }, true), signal, isCompact: true });
-  const create = h("button", { type: "button", onclick: newQueue }, "New queue…");
+  const create = button("New queue…", newQueue);
   const found = h("p", { class: "muted" });
-  const more = h("button", { type: "button", onclick: () => { shownRows += PAGE; render(); } }, "Show more");
+  const more = button("Show more", () => { shownRows += PAGE; render(); });
   const rows = table({
     caption: "Queues", columns: COLUMNS, create: createRow, keyOf: (queue) => queue.name,
     onSort: (name) => {

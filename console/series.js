@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { chart } from "./charts.js";
-import { count, counted, h, setText, show, span } from "./dom.js";
+import { are, count, counted, h, setText, show, span } from "./dom.js";
 import { poll } from "./live.js";
 
 /** A series has a new point each minute. */
@@ -29,10 +29,10 @@ function roughly(ms) {
 export function drainText({ empties_in_ms: left, reason, waiting, shrinks_per_minute: shrinks }) {
   if (waiting === 0) return "No key waits.";
   const keys = counted(waiting, "key");
-  if (left !== null && left !== undefined) return `Empty in ${roughly(left)} at this rate: ${keys} ${waiting === 1 ? "waits" : "wait"}, and each minute ${perMinute(shrinks)} fewer.`;
-  if (reason === "stalled") return `${keys} ${waiting === 1 ? "waits" : "wait"}, and none was acknowledged in the last minutes.`;
-  if (reason === "growing" || typeof shrinks === "number") return `It does not get empty at this rate: ${keys} ${waiting === 1 ? "waits" : "wait"}, and each minute ${shrinks < 0 ? `${perMinute(-shrinks)} more come than go` : "as many come as go"}.`;
-  return `${keys} ${waiting === 1 ? "waits" : "wait"}. The rate is not known yet.`;
+  if (left !== null && left !== undefined) return `Empty in ${roughly(left)} at this rate: ${keys} ${are(waiting, "waits", "wait")}, and each minute ${perMinute(shrinks)} fewer.`;
+  if (reason === "stalled") return `${keys} ${are(waiting, "waits", "wait")}, and none was acknowledged in the last minutes.`;
+  if (reason === "growing" || typeof shrinks === "number") return `It does not get empty at this rate: ${keys} ${are(waiting, "waits", "wait")}, and each minute ${shrinks < 0 ? `${perMinute(-shrinks)} more come than go` : "as many come as go"}.`;
+  return `${keys} ${are(waiting, "waits", "wait")}. The rate is not known yet.`;
 }
 
 /**

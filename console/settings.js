@@ -2,28 +2,16 @@
 
 import { call, get, getTagged, may, postOnce, queuePath, whoami } from "./api.js";
 import { confirm } from "./dialogs.js";
-import { announce, count, counted, h, seen, setText, show } from "./dom.js";
+import { announce, count, counted, h, muted, problemLine, seen, setText, show } from "./dom.js";
 import { parse } from "./json.js";
 import { pretty } from "./object.js";
 import { readOnlyNote } from "./page.js";
 import { failure, loading } from "./states.js";
-import { cell, plainTable } from "./table.js";
+import { listTable } from "./table.js";
 
 const ROWS_MAX = 14;
 /** A JSON text that fits on a line. */
 const SHORT = 40;
-
-let reading;
-/** The schemas of the API, which are read once. */
-async function schemas(signal) {
-  reading ??= get("openapi.json", { signal }).then(({ components }) => components.schemas);
-  try {
-    return await reading;
-  } catch (error) {
-    reading = undefined;
-    throw error;
-  }
-}
 
 /** The settings by name, each as its text, and their ETag. */
 async function readSettings(queue) {
@@ -66,30 +54,24 @@ function rangeOf({ minimum, maximum }) {
 const prose = (text) => text.split("`").map((part, index) => (index % 2 === 1 ? h("code", null, seen(part)) : seen(part)));
 
 /** A control for a value. `shown` is its content for a text of JSON, and `read` the text of JSON for its content; null is the default. */
-function control(name, kind, id, isDisabled, onInput) {
+function control(kind, id, isDisabled, onInput) {
+  const words = kind.type === "flag" ? ["true", "false"] : kind.type === "word" ? kind.words : null;
+  const isText = kind.type === "word" || kind.type === "text";
   const common = { id, disabled: isDisabled, oninput: onInput, "aria-describedby": `${id}-hint` };
-  if (kind.type === "flag" || kind.type === "word") {
-    const words = kind.type === "flag" ? ["true", "false"] : kind.words;
-    const element = h("select", { ...common, onchange: onInput }, [...(kind.isNullable ? [["", "none"]] : []), ...words.map((word) => [word, word])].map(([value, text]) => h("option", { value }, text)));
-    const isText = kind.type === "word";
-    return { element, shown: (text) => (text === "null" ? "" : isText ? JSON.parse(text) : text), read: () => (element.value === "" ? "null" : isText ? JSON.stringify(element.value) : element.value) };
-  }
-  if (kind.type === "json") {
-    const element = h("textarea", { ...common, spellcheck: "false", rows: 1 });
-    return { element, shown: (text) => (text === "null" ? "" : text.length < SHORT ? text : pretty(text)), read: () => (element.value.trim() === "" ? "null" : element.value) };
-  }
-  const element = h("input", { ...common, type: "text", spellcheck: "false", autocomplete: "off", inputmode: kind.type === "number" ? "decimal" : null });
+  const options = words && [...(kind.isNullable ? [["", "none"]] : []), ...words.map((word) => [word, word])];
+  const element = words ? h("select", common, options.map(([value, text]) => h("option", { value }, text))) : h("textarea", { ...common, rows: 1, spellcheck: "false" });
   return {
-    element, shown: (text) => (text === "null" ? "" : kind.type === "text" && text.startsWith('"') ? JSON.parse(text) : text),
-    read: () => (element.value.trim() === "" ? "null" : kind.type === "text" ? JSON.stringify(element.value.trim()) : element.value.trim()),
+    element,
+    shown: (text) => (text === "null" ? "" : isText ? JSON.parse(text) : text.length < SHORT ? text : pretty(text)),
+    read: () => (element.value.trim() === "" ? "null" : isText ? JSON.stringify(element.value.trim()) : element.value.trim()),
   };
 }
 
-const valueText = (text) => (text === undefined || text === "null" ? h("span", { class: "muted" }, "none") : h("code", null, seen(pretty(text), false)));
+const valueText = (text) => (text === undefined || text === "null" ? muted("none") : h("code", null, seen(pretty(text), false)));
 
 /** The settings that differ, as a table. */
 function diffTable(changes) {
-  return plainTable("Changes", [["Setting"], ["Now"], ["After"]], changes.map(([name, before, after]) => h("tr", null, h("th", { scope: "row" }, h("code", null, name)), cell("Now", h("del", null, valueText(before))), cell("After", h("ins", null, valueText(after))))), "diff");
+  return listTable("Changes", [["Setting", ([name]) => h("code", null, name)], ["Now", ([, before]) => h("del", null, valueText(before))], ["After", ([, , after]) => h("ins", null, valueText(after))]], changes, "diff").element;
 }
 
 export async function settingsView({ queue, body, signal, reload }) {
@@ -99,7 +81,7 @@ export async function settingsView({ queue, body, signal, reload }) {
   let isPermitted;
   let who;
   try {
-    [all, settings, who] = await Promise.all([schemas(signal), readSettings(queue), whoami()]);
+    [{ components: { schemas: all } }, settings, who] = await Promise.all([get("openapi.json", { signal }), readSettings(queue), whoami()]);
     isPermitted = may(who, "admin", queue);
   } catch (error) {
     if (!signal.aborted) show(body, failure(error, reload));
@@ -107,7 +89,7 @@ export async function settingsView({ queue, body, signal, reload }) {
   }
   if (signal.aborted) return;
   const properties = all.QueueSettings.properties;
-  const problem = h("p", { class: "error", role: "alert" });
+  const problem = problemLine();
   const note = h("p", { class: "note", role: "status" });
   const review = h("button", { type: "submit", class: "primary", disabled: true }, "Review the changes…");
   const undo = h("button", { type: "button", disabled: true, onclick: () => { fields.forEach((field) => fill(field)); changed(); } }, "Undo");
@@ -115,7 +97,7 @@ export async function settingsView({ queue, body, signal, reload }) {
   const fields = [...settings.values.keys()].map((name) => {
     const kind = kindOf(properties[name] ?? {}, all);
     const id = `setting-${name}`;
-    const one = control(name, kind, id, !isPermitted, () => { resize(field); changed(); });
+    const one = control(kind, id, !isPermitted, () => { resize(field); changed(); });
     const wrong = h("p", { class: "error" });
     const hint = h("p", { class: "muted", id: `${id}-hint` }, prose(`${(kind.description ?? "").replaceAll("\n", " ")}${rangeOf(kind)}`));
     const element = h("div", { class: "field" }, h("label", { for: id }, h("code", null, name)), h("div", null, one.element, wrong), hint);
@@ -123,7 +105,7 @@ export async function settingsView({ queue, body, signal, reload }) {
     return field;
   });
   const isChanged = (field) => field.element.value !== field.shown(settings.values.get(field.name) ?? "null");
-  const resize = ({ element }) => { if (element.tagName === "TEXTAREA") element.rows = Math.min(ROWS_MAX, element.value.split("\n").length); };
+  const resize = ({ element }) => { element.rows = Math.min(ROWS_MAX, element.value.split("\n").length); };
   function fill(field) {
     field.element.value = field.shown(settings.values.get(field.name) ?? "null");
     setText(field.wrong, "");
@@ -224,7 +206,7 @@ export async function settingsView({ queue, body, signal, reload }) {
       }
       changed();
     },
-  }, h("div", { class: "actions sticky" }, review, undo), problem, note, fields.map(({ box }) => box));
+  }, fields.map(({ box }) => box), h("div", { class: "sticky" }, problem, note, h("div", { class: "actions" }, review, undo)));
   show(body, readOnlyNote(who, queue, ["admin"]), h("p", { class: "muted" }, "An empty field has its default."), form);
   fields.forEach(fill);
   changed();

@@ -1,6 +1,6 @@
 // What a view shows instead of its content: it loads, it failed, it may not be seen, it is empty.
 
-import { h, seen } from "./dom.js";
+import { button, h, muted, seen } from "./dom.js";
 import { toQueues } from "./routes.js";
 
 /** A state with a title, a text, and what to do. */
@@ -20,8 +20,8 @@ const link = (target, text) => h("a", { class: "button", href: target }, text);
 export function failure(error, retry) {
   const detail = seen(error.message ?? String(error));
   const id = error.document?.request_id;
-  const again = h("button", { type: "button", onclick: retry }, "Try again");
-  const reference = id ? [" ", h("span", { class: "muted" }, "Request ", h("code", null, seen(id)), ".")] : [];
+  const again = button("Try again", retry);
+  const reference = id ? [" ", muted("Request ", h("code", null, seen(id)), ".")] : [];
   switch (error.code) {
     case "unauthorized":
       return state("locked", "A token is needed", detail, h("button", { type: "button", class: "primary", onclick: retry }, "Enter a token"));

@@ -1,6 +1,6 @@
 // Tables whose rows keep their elements when content changes: focus, selection and scroll position stay.
 
-import { h, setText } from "./dom.js";
+import { h, muted, setText } from "./dom.js";
 
 /** A cell of a number. */
 export const number = (properties, ...children) => h("td", { ...properties, class: `number ${properties?.class ?? ""}`.trim() }, ...children);
@@ -57,26 +57,26 @@ export function table({ caption, columns, create, keyOf, onSort }) {
   return { element, update, mark };
 }
 
-/** A table of rows that are made anew. `columns` are [title, isNumber]. */
-export function plainTable(caption, columns, rows, className = null) {
-  const head = columns.map(([title, isNumber]) => h("th", { scope: "col", class: isNumber ? "number" : null }, title));
-  return h("div", { class: "scroll" }, h("table", { class: className }, h("caption", { class: "unseen" }, caption), h("thead", null, h("tr", null, head)), h("tbody", null, rows)));
+const CLASSES = { number: "number", long: "long", error: "error-text" };
+
+/** A table whose rows are made anew. `columns` are [title, value, kind]; the first value is [target, name], the link that opens the row. */
+export function listTable(caption, columns, items, className = null) {
+  const row = (item) => h("tr", null, columns.map(([title, value, kind], index) => {
+    const content = value(item);
+    if (index === 0) return h("th", { scope: "row" }, Array.isArray(content) && typeof content[0] === "string" && content[0].startsWith("#") ? h("a", { class: "row", href: content[0] }, content[1]) : content);
+    return h("td", { class: CLASSES[kind], "data-label": title }, content || muted("–"));
+  }));
+  const head = columns.map(([title, , kind]) => h("th", { scope: "col", class: kind === "number" ? kind : null }, title));
+  const rows = h("tbody", null, items.map(row));
+  const element = h("div", { class: "scroll" }, h("table", { class: className }, h("caption", { class: "unseen" }, caption), h("thead", null, h("tr", null, head)), rows));
+  return { element, add: (more) => rows.append(...more.map(row)) };
 }
 
 /** A heading with its table, or with a text if there are no rows; without a text, nothing. */
-export function section(title, columns, rows, empty = null) {
-  if (rows.length > 0) return [h("h2", null, title), plainTable(title, columns, rows)];
+export function section(title, columns, items, empty = null) {
+  if (items.length > 0) return [h("h2", null, title), listTable(title, columns, items).element];
   return empty === null ? [] : [h("h2", null, title), h("p", { class: "muted" }, empty)];
 }
-
-/** The header cell of a row, with the link that opens it. */
-export const rowHead = (target, ...name) => h("th", { scope: "row" }, h("a", { class: "row", href: target }, name));
-
-/** A cell with the label that narrow pages show. */
-export const cell = (label, ...content) => h("td", { "data-label": label }, content);
-
-/** What a cell shows if it has no value. */
-export const nothing = () => h("span", { class: "muted" }, "–");
 
 /** A word about a state, marked if it is wrong. */
 export const pill = (word, isWrong, isWell = !isWrong) => h("span", { class: `pill ${isWrong ? "parked" : isWell ? "leased" : ""}` }, word);

@@ -2,7 +2,7 @@
 
 import { Problem, get, queuePath, stream } from "./api.js";
 import { now } from "./clock.js";
-import { announce, count, counted, foreign, h, setText, show, time } from "./dom.js";
+import { announce, button, count, counted, foreign, h, muted, searchField, setText, show, time } from "./dom.js";
 import { Raw, parse } from "./json.js";
 import { backoff, isPassing, live, reporter, setLive } from "./live.js";
 import { preview } from "./object.js";
@@ -51,8 +51,8 @@ function rowOf(queue, line, at) {
   return h("li", { class: row.type.toLowerCase() },
     h("span", { class: "when" }, seenAt(at)), h("span", { class: "delta-type" }, row.type),
     h("a", { class: "row", href: toKey(queue, row.key) }, foreign(row.key, "key")),
-    h("span", { class: "muted" }, row.source ? ["from ", foreign(row.source), " · "] : null, `event ${row.resource_version}`),
-    row.object ? preview(row.object.text) : h("span", { class: "muted" }, "without an object"));
+    muted(row.source ? ["from ", foreign(row.source), " · "] : null, `event ${row.resource_version}`),
+    row.object ? preview(row.object.text) : muted("without an object"));
 }
 
 /** When the page got a row, which may be long after the change. */
@@ -111,7 +111,7 @@ export async function tailView({ queue, body, query, signal, setQuery, reload })
     leftOutAt = -Infinity;
     show(list);
   };
-  const text = h("input", { type: "search", "data-find": true, placeholder: "Text in the row", "aria-label": "Text in the row", value: present.find ?? "", oninput: () => change({ find: text.value || null }) });
+  const text = searchField("Text in the row", present.find, () => change({ find: text.value || null }), { "data-find": true });
   const prefix = h("input", { type: "search", placeholder: "Start of the key", "aria-label": "Start of the key", value: present.prefix ?? "", onchange: () => { change({ prefix: prefix.value || null }); reconnect(); } });
   const types = h("select", { "aria-label": "Type", onchange: () => change({ type: types.value || null }) }, TYPES.map((type) => h("option", { value: type }, type || "All types")));
   present.type = TYPES.includes(present.type) ? present.type : null;
@@ -119,7 +119,7 @@ export async function tailView({ queue, body, query, signal, setQuery, reload })
   const views = h("select", { "aria-label": "View", onchange: () => { change({ view: views.value }); reconnect(); } }, VIEWS.map(([value, title]) => h("option", { value }, title)));
   views.value = present.view === "known" ? "known" : "latest";
   const pauseButton = h("button", { type: "button", onclick: () => setLive(!live()) }, "Pause");
-  const clear = h("button", { type: "button", onclick: empty }, "Clear");
+  const clear = button("Clear", empty);
   show(body, strip, h("div", { class: "bar" }, text, prefix, types, views, pauseButton, clear), status, list);
 
   function reconnect() {

@@ -8,6 +8,7 @@
 import base64
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -81,7 +82,7 @@ def measure(browser, server):
     queues.settle("large", 1, "ack", "importer")
     work = Work(queues, ["prices"], 200, 0.2, large)
     work.start()
-    views = {"queues": "tbody tr", "queues/prices": ".flow.wide .ready", "queues/prices/keys": "tbody tr", "queues/prices/keys/sku-050000": ".sentence", "queues/large/keys/k": ".sentence", "queues/prices/tail": ".tail li"}
+    views = {"queues": "tbody tr", "queues/prices": ".flow.wide .ready", "queues/prices/keys": "tbody tr", "queues/prices/keys/sku-050000": ".sentence", "queues/large/keys/k": ".sentence", "queues/prices/tail": ".tail li", "workers": ".state, tbody tr", "find?q=sku-050000": "tbody tr", "queues/prices/settings": ".field"}
     for place, content in views.items():
         watch = browser.devtools("Page.addScriptToEvaluateOnNewDocument", source=WATCH_FIRST_VIEW % json.dumps(content))
         browser.visit(f"{server}/console/#/{place}")
@@ -128,8 +129,26 @@ def fill(queues):
         queues.post(f"{name}/add?source=shop", [{"key": f"{name}-{n}", "n": n} for n in range(added)])
         queues.settle(name, done, "ack", "importer-3")
     queues.post("ledger.events/add", [{"key": "account-1", "booking": n} for n in range(130)])
+    queues.put("orders", {"groups": {"by": "/tenant", "max_leased": 4}})
+    queues.post("orders/add?source=shop", [{"key": f"order-{n}", "tenant": tenant} for n, tenant in enumerate(["acme", "bolt", "acme", "cato", "acme", "bolt"] * 9)])
+    queues.post("orders/pop?max=6&worker=packer-1", {})
     queues.post("users/pause", None)
     queues.post("invoices/close", None)
+
+
+VIEWS = {
+    "queues": "queues", "queue": "queues/prices", "keys": "queues/prices/keys?state=parked", "key": "queues/prices/keys/sku-0265", "parked": "queues/prices/parked",
+    "groups": "queues/orders/groups", "settings": "queues/prices/settings", "tail": "queues/stock/tail", "find": "find?q=sku-026", "sources": "sources", "reflectors": "reflectors",
+    "workers": "workers", "endpoints": "endpoints", "nodes": "nodes", "activity": "activity",
+}
+COLOURS = 96
+
+
+def save(path, picture):
+    """Writes a picture with few colours: the pages have no photographs."""
+    path.write_bytes(picture)
+    if shutil.which("convert"):
+        subprocess.run(["convert", path, "+dither", "-colors", str(COLOURS), f"png8:{path}"], check=True)
 
 
 def pictures(browser, server, folder):
@@ -137,8 +156,7 @@ def pictures(browser, server, folder):
     fill(queues)
     work = Work(queues, ["stock", "cache"], 9, 0.4)
     work.start()
-    views = {"queues": "queues", "queue": "queues/prices", "keys": "queues/prices/keys?state=parked", "key": "queues/prices/keys/sku-0265", "parked": "queues/prices/parked", "tail": "queues/stock/tail"}
-    for name, place in views.items():
+    for name, place in VIEWS.items():
         for width, height in [(1280, 900), (360, 780)]:
             for scheme in ["light", "dark"]:
                 browser.devtools("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=True)
@@ -146,7 +164,7 @@ def pictures(browser, server, folder):
                 browser.visit(f"{server}/console/#/{place}")
                 time.sleep(8)
                 picture = browser.devtools("Page.captureScreenshot", format="png")["data"]
-                pathlib.Path(folder, f"{name}-{width}-{scheme}.png").write_bytes(base64.b64decode(picture))
+                save(pathlib.Path(folder, f"{name}-{width}-{scheme}.png"), base64.b64decode(picture))
     work.ends.set()
     work.join()
 

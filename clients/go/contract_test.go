@@ -122,6 +122,9 @@ var documents = []struct {
 	{deltaq.InfoGrant{}, []string{"InfoGrant"}},
 	{deltaq.Node{}, []string{"NodeDocument"}},
 	{deltaq.NodeList{}, []string{"NodeList"}},
+	{deltaq.NodeDetails{}, []string{"NodeDetails"}},
+	{deltaq.OwnedPartition{}, []string{"OwnedPartition"}},
+	{deltaq.InfoLinks{}, []string{"InfoLinks"}},
 	{deltaq.Violation{}, []string{"ViolationDocument"}},
 }
 

@@ -478,7 +478,14 @@ type Info struct {
 	MemoryBytes *int64 `json:"memory_bytes"`
 	// Caller is the token of the call; nil on a server without tokens.
 	Caller *InfoCaller      `json:"caller"`
+	Links  InfoLinks        `json:"links"`
 	Limits map[string]int64 `json:"limits"`
+}
+
+// InfoLinks has the pages that the console links to; nil without the setting.
+type InfoLinks struct {
+	Grafana *string `json:"grafana"`
+	Docs    *string `json:"docs"`
 }
 
 // InfoStore is the store of a server.
@@ -521,6 +528,24 @@ type Node struct {
 	HeartbeatAgeMs int64  `json:"heartbeat_age_ms"`
 	// ClockAheadMs is how far its wall clock is ahead of the clock of the database; negative if it is behind.
 	ClockAheadMs int64 `json:"clock_ahead_ms"`
+	// Details is what the node says of itself; nil if it has not replied.
+	Details *NodeDetails `json:"details"`
+}
+
+// NodeDetails is what a node says of itself.
+type NodeDetails struct {
+	Version    string           `json:"version"`
+	Store      string           `json:"store"`
+	Durability string           `json:"durability"`
+	UptimeMs   int64            `json:"uptime_ms"`
+	Queues     int64            `json:"queues"`
+	Owned      []OwnedPartition `json:"owned"`
+}
+
+// OwnedPartition is a partition that a node owns. Epoch is nil without a store.
+type OwnedPartition struct {
+	Partition int64  `json:"partition"`
+	Epoch     *int64 `json:"epoch"`
 }
 
 // NodeList has the nodes that share a database; none for a single server.
@@ -528,4 +553,6 @@ type NodeList struct {
 	Nodes        []Node `json:"nodes"`
 	Partitions   int64  `json:"partitions"`
 	WithoutOwner int64  `json:"without_owner"`
+	// This describes the process that replies.
+	This NodeDetails `json:"this"`
 }

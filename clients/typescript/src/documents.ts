@@ -665,7 +665,20 @@ export interface Info {
     memory_bytes: number | null;
     /** The token of the call and what it permits; null on a server without tokens. */
     caller: { name: string; expires_at: Timestamp | null; grants: { verbs: string[]; queues: string[]; sources: string[] }[] } | null;
+    /** The pages that the console links to; null without the setting. */
+    links: { grafana: string | null; docs: string | null };
     limits: Record<string, number>;
+}
+
+/** What a node says of itself. */
+export interface NodeDetails {
+    version: string;
+    store: string;
+    durability: string;
+    uptime_ms: number;
+    queues: number;
+    /** The epoch is null without a store. */
+    owned: { partition: number; epoch: number | null }[];
 }
 
 export interface NodeDocument {
@@ -679,6 +692,8 @@ export interface NodeDocument {
     heartbeat_age_ms: number;
     /** How far its wall clock is ahead of the clock of the database; negative if it is behind. */
     clock_ahead_ms: number;
+    /** Null if the node has not replied. */
+    details: NodeDetails | null;
 }
 
 export interface NodeList {
@@ -686,4 +701,6 @@ export interface NodeList {
     nodes: NodeDocument[];
     partitions: number;
     without_owner: number;
+    /** The process that replies. */
+    this: NodeDetails;
 }

@@ -7,6 +7,34 @@ use super::proxy::Proxy;
 use super::{Guarded, call, end, objects, post, put, settle};
 use crate::system::cli::Server;
 
+/// The views with content.
+const VIEWS: &[&str] = &[
+    "queues",
+    "queues/prices",
+    "queues/prices/keys",
+    "queues/prices/keys/sku-1",
+    "queues/prices/keys/sku-21",
+    "queues/prices/parked",
+    "queues/prices/tail",
+    "queues/mails/groups",
+    "queues/prices/settings",
+    "find?q=sku-1",
+    "workers",
+    "sources",
+    "reflectors",
+    "endpoints",
+    "nodes",
+    "activity",
+];
+/// Views without content.
+const EMPTY: &[&str] = &[
+    "find?q=absent",
+    "queues/prices/keys?find=absent",
+    "queues/search/parked",
+    "queues/prices/groups",
+    "queues/absent",
+];
+
 #[test]
 fn every_view_is_accessible_and_fits_every_width() {
     let server = Server::in_memory();
@@ -35,38 +63,13 @@ fn every_view_is_accessible_and_fits_every_width() {
         &json!([{ "key": "a", "tenant": "acme" }, { "key": "b", "tenant": "bolt" }, { "key": "c" }]),
     );
     let browser = Browser::start(at);
-    let views = [
-        "queues",
-        "queues/prices",
-        "queues/prices/keys",
-        "queues/prices/keys/sku-1",
-        "queues/prices/keys/sku-21",
-        "queues/prices/parked",
-        "queues/prices/tail",
-        "queues/mails/groups",
-        "queues/prices/settings",
-        "find?q=sku-1",
-        "workers",
-        "sources",
-        "reflectors",
-        "endpoints",
-        "nodes",
-        "activity",
-    ];
-    let empty = [
-        "find?q=absent",
-        "queues/prices/keys?find=absent",
-        "queues/search/parked",
-        "queues/prices/groups",
-        "queues/absent",
-    ];
     let mut wrong = Vec::new();
     for scheme in ["light", "dark"] {
         for width in [1280, 360] {
             browser.show_as(width, scheme);
             // Two of the four combinations have both widths and both schemes.
-            let more: &[&str] = if (scheme == "dark") == (width == 360) { &empty } else { &[] };
-            for &view in views.iter().chain(more) {
+            let more: &[&str] = if (scheme == "dark") == (width == 360) { EMPTY } else { &[] };
+            for &view in VIEWS.iter().chain(more) {
                 browser.open(view);
                 browser.until("the view", || {
                     browser.count("[aria-busy]") == 0 && browser.count(".view > *") > 0

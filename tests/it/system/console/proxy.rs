@@ -104,7 +104,7 @@ impl Proxy {
 
     /// Passes on all requests again. Returns how many of the last refusals were not used.
     pub(super) fn pass_all(&self) -> usize {
-        self.state.refusals.lock().drain(..).map(|refusal| refusal.times).sum()
+        self.state.refusals.lock().drain(..).fold(0, |sum, refusal| sum.saturating_add(refusal.times))
     }
 
     /// The watches that the proxy passes on now.

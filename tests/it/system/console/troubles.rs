@@ -149,7 +149,7 @@ fn ages_are_those_of_the_server_whatever_the_clock_of_the_browser_says() {
         post(at, "prices/replace?source=erp", &objects("sku-", 2));
         browser.shift_clock(hours * 3_600_000);
         browser.open("queues");
-        let age = "return /^erp \\d+ m?s ago$/.test(document.querySelector('tbody tr')?.cells[9].innerText)";
+        let age = "return /^erp \\d+ m?s ago$/.test(document.querySelector('tbody tr')?.cells[8].innerText)";
         browser.until("seconds", || browser.js(age) == true);
         // An instant of today has no date.
         browser.open("queues/prices/keys/sku-1");
