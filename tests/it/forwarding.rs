@@ -8,6 +8,7 @@ mod kubernetes;
 mod lists;
 mod owners;
 mod secrets;
+mod series;
 mod silence;
 
 use serde_json::{Value, json};
