@@ -266,6 +266,10 @@ bench-journal *scenarios:
 bench-scrape:
     cargo bench --locked --bench scrape
 
+# Measure the series of 10,000 busy queues: memory, bytes in the store, the end of a minute, sums.
+bench-series *minutes:
+    cargo bench --locked --bench series -- {{minutes}}
+
 # Measure followers: what ten of them cost a producer, and a new follower of 1,000,000 keys.
 bench-followers:
     cargo bench --locked --bench followers

@@ -22,6 +22,7 @@ mod queues;
 mod read;
 mod replace;
 mod reply;
+mod series;
 mod session;
 mod status;
 mod stderr;

@@ -12,7 +12,7 @@ const GROUPS: &[(&str, &[&str])] = &[
         "Run and keep a server",
         &["serve", "config", "token", "kubeconfig", "health", "check", "backup", "export", "import", "bench"],
     ),
-    ("Watch", &["status", "nodes", "queues", "top", "tail", "watch", "wait"]),
+    ("Watch", &["status", "nodes", "queues", "series", "top", "tail", "watch", "wait"]),
     (
         "Manage a queue",
         &["queue", "apply", "push", "hook", "parked", "promote", "redrive", "discard", "forget"],

@@ -9,6 +9,7 @@ mod lists;
 mod overview;
 mod owners;
 mod secrets;
+mod series;
 mod silence;
 
 use serde_json::{Value, json};

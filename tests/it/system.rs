@@ -13,3 +13,4 @@ mod process;
 mod prometheus;
 mod proxied;
 mod reflect;
+mod series;

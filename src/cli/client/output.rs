@@ -1,6 +1,7 @@
 //! Results on stdout: tables for people, JSON for programs, names for shell scripts.
 
 mod json;
+mod sparkline;
 mod table;
 
 use std::io::{self, IsTerminal as _, Write as _};
@@ -9,6 +10,7 @@ use clap::ValueEnum;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
+pub(super) use self::sparkline::{largest, narrowed, sparkline};
 pub(super) use self::table::{Cell, Table, Tone, clean};
 use super::failure::Failure;
 use super::reply::parse;
@@ -97,6 +99,18 @@ impl Output {
             Format::Ndjson => Self::text(&format!("{}\n", json::on_one_line(text.get()))),
             Format::Name => Self::text(&format!("{name}\n")),
         }
+    }
+
+    /// A table without headings, as text.
+    pub(super) fn table(&self, rows: Vec<Vec<Cell>>) -> String {
+        let mut table = Table::new(&[], self.has_colors, self.width);
+        rows.into_iter().for_each(|row| table.row(row));
+        table.take()
+    }
+
+    /// How many columns the terminal has beside a text of this width, at most `most`; `most` if stdout is not a terminal.
+    pub(super) fn columns_beside(&self, beside: usize, most: usize) -> usize {
+        self.width.map_or(most, |width| width.saturating_sub(beside).min(most))
     }
 
     /// Prints the result of a change: a sentence, its text as JSON, or a name.

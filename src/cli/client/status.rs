@@ -18,6 +18,7 @@ use super::pages::check_complete;
 use super::patience::{pause_of, report_failure};
 use super::progress::StatusLine;
 use super::reply::parse;
+use super::series::Series;
 use super::session::{Execute, Session};
 use super::top::Top;
 use super::waiting::synced;
@@ -40,6 +41,9 @@ super::commands! {
         /// List the nodes of a cluster: what they own, their heartbeats and their clocks.
         #[command(after_help = "Example:\n  deltaq nodes --url http://deltaq:7070")]
         Nodes(Nodes),
+        /// Draw what happened to a queue, or to all queues, in each minute of the last hours.
+        #[command(after_help = "Examples:\n  deltaq series prices\n  deltaq series --since 24h -o json")]
+        Series(Series),
         /// Show a live board of queues, keys and parked errors.
         #[command(after_help = "Example:\n  deltaq top --url http://deltaq:7070")]
         Top(Top),

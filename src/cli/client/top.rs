@@ -3,6 +3,9 @@
 //! [`board`] holds the state and handles pressed keys, [`view`] draws the board, and this module makes the calls.
 
 mod board;
+mod queue_table;
+mod rates;
+mod style;
 mod view;
 
 use std::io::{self, IsTerminal as _};
@@ -12,7 +15,9 @@ use clap::Args;
 use deltaq_client::Call;
 use deltaq_runtime::causes::with_causes;
 use deltaq_types::duration::DurationText;
-use deltaq_types::{EventDocument, ItemDocument, KeysBody, Page, QueuePage, SelectedCount};
+use deltaq_types::{
+    EventDocument, ItemDocument, KeysBody, Page, QueuePage, SelectedCount, SeriesDocument,
+};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use tokio::sync::mpsc;
@@ -45,6 +50,8 @@ pub struct Top {
 impl Execute for Top {
     const OPERATIONS: &'static [&'static str] = &[
         "list_queues",
+        "get_series",
+        "get_all_series",
         "list_items",
         "get_item_of",
         "get_history_of",
@@ -129,6 +136,16 @@ async fn look(session: &Session, board: &mut Board) -> Result<(), Failure> {
     board.set_queues(queues.items, session.clock.monotonic_us());
     if let Err(failure) = check_complete(&queues.unavailable) {
         board.message = Some(failure.to_string());
+    }
+    let now_us = session.clock.monotonic_us();
+    if let Some(of) = board.wants_series(now_us) {
+        let call = match &of {
+            Some(queue) => session.call("get_series", queue, "")?,
+            None => session.call("get_all_series", "", "")?,
+        };
+        // An older server has no series, and an open queue may have been deleted.
+        let series: Result<SeriesDocument, _> = session.client.fetch(call.query("since", Some("30m"))).await;
+        board.set_series(of, series.ok(), now_us);
     }
     match board.screen.clone() {
         Screen::Queues => {}

@@ -56,10 +56,21 @@ impl Cluster {
         Self::with_tokens(&[], &[]).await
     }
 
+    /// Two nodes on this clock.
+    pub(super) async fn at(clock: &Clock) -> Self {
+        Self::with_tokens_at(clock, &[], &[]).await
+    }
+
     /// Two nodes with these tokens.
     pub(super) async fn with_tokens(of_a: &[TokenEntry], of_b: &[TokenEntry]) -> Self {
-        let cluster =
-            Self { a: TestNode::start("a", of_a, |_| {}).await, b: TestNode::start("b", of_b, |_| {}).await };
+        Self::with_tokens_at(&Clock::system(), of_a, of_b).await
+    }
+
+    /// Two nodes on this clock with these tokens.
+    pub(super) async fn with_tokens_at(clock: &Clock, of_a: &[TokenEntry], of_b: &[TokenEntry]) -> Self {
+        let a = TestNode::start_at(clock, "a", of_a, |_| {}).await;
+        let b = TestNode::start_at(clock, "b", of_b, |_| {}).await;
+        let cluster = Self { a, b };
         cluster.a.owns(0);
         cluster.b.owns(1);
         cluster.a.sees(1, &cluster.b.peer("b"));
@@ -70,7 +81,16 @@ impl Cluster {
 
 impl TestNode {
     pub(super) async fn start(name: &str, tokens: &[TokenEntry], edit: impl FnOnce(&mut HttpLimits)) -> Self {
-        let clock = Clock::system();
+        Self::start_at(&Clock::system(), name, tokens, edit).await
+    }
+
+    async fn start_at(
+        clock: &Clock,
+        name: &str,
+        tokens: &[TokenEntry],
+        edit: impl FnOnce(&mut HttpLimits),
+    ) -> Self {
+        let clock = clock.clone();
         let shutdown = Shutdown::manual(Duration::from_hours(1));
         let metrics = Metrics::new(100).expect("metrics");
         let limits =

@@ -432,7 +432,7 @@ mod tests {
         let mut bytes = Vec::new();
         bucket.write(7, &mut bytes);
         let hex: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(hex.join(""), "07e180aac00003020201ac02010128 02".replace(' ', ""));
+        assert_eq!(hex.join(""), "07e180884503020201ac02010225010101");
     }
 
     #[test]

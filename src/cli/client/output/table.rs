@@ -49,6 +49,11 @@ impl Cell {
         Self { text: clean(text.as_ref()), tone: Tone::Plain, is_number: false }
     }
 
+    /// A text whose spaces have a meaning.
+    pub(in crate::cli::client) fn verbatim(text: String) -> Self {
+        Self { text, tone: Tone::Plain, is_number: false }
+    }
+
     /// A number, aligned to the right.
     #[expect(clippy::needless_pass_by_value, reason = "numbers are copied")]
     pub(in crate::cli::client) fn number(number: impl ToString) -> Self {

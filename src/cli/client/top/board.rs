@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use deltaq_types::{EventDocument, ItemDocument, ItemState, QueueDocument};
+use deltaq_types::{EventDocument, ItemDocument, ItemState, QueueDocument, SeriesDocument};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 /// A pressed key.
@@ -54,6 +54,9 @@ pub(super) enum Screen {
 pub(super) const STATES: [ItemState; 4] =
     [ItemState::Parked, ItemState::Ready, ItemState::Leased, ItemState::Delayed];
 
+/// How often a series is fetched. It has a new point once a minute.
+const SERIES_PERIOD_US: u64 = 15_000_000;
+
 /// Rows of a page.
 const PAGE: usize = 10;
 
@@ -66,6 +69,10 @@ pub(super) struct Board {
     pub(super) queues: Vec<QueueDocument>,
     /// Events per second of each queue.
     pub(super) rates: HashMap<String, f64>,
+    /// The last minutes of all queues, or of the open queue; `None` before they are fetched.
+    pub(super) series: Option<SeriesDocument>,
+    /// Of which queue the series was fetched, and when.
+    series_of: Option<(Option<String>, u64)>,
     pub(super) items: Vec<ItemDocument>,
     pub(super) item: Option<ItemDocument>,
     pub(super) events: Vec<EventDocument>,
@@ -112,6 +119,8 @@ impl Board {
             screen: Screen::Queues,
             queues: Vec::new(),
             rates: HashMap::new(),
+            series: None,
+            series_of: None,
             items: Vec::new(),
             item: None,
             events: Vec::new(),
@@ -141,6 +150,24 @@ impl Board {
         self.last_us = Some(now_us);
         self.queues = queues;
         self.queue_row = self.queue_row.min(self.queues.len().saturating_sub(1));
+    }
+
+    /// The open queue, if its series, or without one that of all queues, has to be fetched.
+    pub(super) fn wants_series(&self, now_us: u64) -> Option<Option<String>> {
+        let open = match &self.screen {
+            Screen::Queues => None,
+            Screen::Keys { queue, .. } | Screen::Key { queue, .. } => Some(queue.clone()),
+        };
+        let is_fresh = |(of, at_us): &(Option<String>, u64)| {
+            *of == open && now_us.saturating_sub(*at_us) < SERIES_PERIOD_US
+        };
+        (!self.series_of.as_ref().is_some_and(is_fresh)).then_some(open)
+    }
+
+    /// Sets the series that was fetched at this time; `None` if the server has none.
+    pub(super) fn set_series(&mut self, of: Option<String>, series: Option<SeriesDocument>, now_us: u64) {
+        self.series = series;
+        self.series_of = Some((of, now_us));
     }
 
     /// Sets the keys that were fetched.

@@ -3,57 +3,42 @@
 use deltaq_types::{ItemDocument, ItemState, LeaseOutcome, QueueDocument};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Color, Modifier, Style};
+use ratatui::style::Style;
 use ratatui::text::{Line, Span, Text};
-use ratatui::widgets::{Cell, Paragraph, Row, Table, TableState, Wrap};
+use ratatui::widgets::{Cell, Paragraph, Row, TableState, Wrap};
 
 use super::board::{Action, Board, STATES, Screen};
+use super::style::{Styles, table};
+use super::{queue_table, rates};
+use crate::cli::client::output::clean;
 use crate::cli::client::output::duration_text;
-use crate::cli::client::output::{Tone, clean};
-use crate::cli::client::queues::state_word;
 
 /// Number of lines above the events of a key.
 const KEY_LINES: u16 = 9;
 
-/// The column of parked keys, after the name.
-const PARKED_COLUMN: usize = 3;
+/// The digits of a version: it is below 2^53.
+const VERSION_WIDTH: u16 = 16;
+
+/// With fewer columns, tables leave out what is less important.
+const NARROW: u16 = 70;
 
 pub(super) fn draw(board: &Board, frame: &mut Frame<'_>) {
+    let width = frame.area().width;
+    let header = header(board, width.into());
+    let lines = header.lines.len().try_into().unwrap_or(2);
     let [head, body, foot] =
-        Layout::vertical([Constraint::Length(2), Constraint::Min(3), Constraint::Length(1)])
+        Layout::vertical([Constraint::Length(lines), Constraint::Min(3), Constraint::Length(1)])
             .areas(frame.area());
-    frame.render_widget(Paragraph::new(header(board)), head);
+    frame.render_widget(Paragraph::new(header), head);
     match &board.screen {
-        Screen::Queues => queues(board, frame, body),
+        Screen::Queues => queue_table::draw(board, frame, body),
         Screen::Keys { .. } => keys(board, frame, body),
         Screen::Key { .. } => key(board, frame, body),
     }
-    frame.render_widget(Paragraph::new(footer(board)), foot);
+    frame.render_widget(Paragraph::new(footer(board, width)), foot);
 }
 
-/// Styles. Nothing depends on colours alone.
-struct Styles {
-    heading: Style,
-    selected: Style,
-    bad: Style,
-    notice: Style,
-    dim: Style,
-}
-
-impl Styles {
-    fn of(board: &Board) -> Self {
-        let color = |color: Color| if board.has_colors { Style::new().fg(color) } else { Style::new() };
-        Self {
-            heading: Style::new().add_modifier(Modifier::BOLD),
-            selected: Style::new().add_modifier(Modifier::REVERSED),
-            bad: color(Color::Red),
-            notice: color(Color::Yellow),
-            dim: Style::new().add_modifier(Modifier::DIM),
-        }
-    }
-}
-
-fn header(board: &Board) -> Text<'static> {
+fn header(board: &Board, width: usize) -> Text<'static> {
     let styles = Styles::of(board);
     let sum = |count: fn(&QueueDocument) -> u64| board.queues.iter().map(count).sum::<u64>();
     let place = match &board.screen {
@@ -67,16 +52,27 @@ fn header(board: &Board) -> Text<'static> {
         Span::styled(place, styles.heading),
     ]);
     let parked = sum(|queue| queue.status.parked);
-    let second = Line::from(vec![
-        Span::raw(format!("ready {}  ", sum(|queue| queue.status.ready))),
-        Span::raw(format!("delayed {}  ", sum(|queue| queue.status.delayed))),
-        Span::raw(format!("leased {}  ", sum(|queue| queue.status.leased))),
-        Span::styled(format!("parked {parked}"), if parked > 0 { styles.bad } else { Style::new() }),
-    ]);
-    Text::from(vec![first, second])
+    // The most important counts come first, and the others are left out if they do not fit: a number that is cut is wrong.
+    let counts = [
+        ("ready", sum(|queue| queue.status.ready), Style::new()),
+        ("parked", parked, if parked > 0 { styles.bad } else { Style::new() }),
+        ("leased", sum(|queue| queue.status.leased), Style::new()),
+        ("delayed", sum(|queue| queue.status.delayed), Style::new()),
+    ];
+    let mut left = width;
+    let second = counts.into_iter().map_while(|(name, count, style)| {
+        let text = format!("{name} {count}");
+        left = left.checked_sub(text.len())?;
+        let spaces = " ".repeat(left.min(2));
+        left -= spaces.len();
+        Some([Span::styled(text, style), Span::raw(spaces)])
+    });
+    let second = Line::from_iter(second.flatten());
+    let rates = board.series.as_ref().and_then(|series| rates::line(series, width));
+    Text::from_iter([Some(first), Some(second), rates].into_iter().flatten())
 }
 
-fn footer(board: &Board) -> Line<'static> {
+fn footer(board: &Board, width: u16) -> Line<'static> {
     let styles = Styles::of(board);
     match (&board.asked, &board.message) {
         (Some(Action::Redrive { queue, .. }), _) => Line::styled(
@@ -86,6 +82,8 @@ fn footer(board: &Board) -> Line<'static> {
         (_, Some(message)) => Line::styled(clean(message), styles.notice),
         _ => Line::styled(
             match board.screen {
+                Screen::Queues if width < NARROW => "enter open  p pause  r redrive  q quit",
+                Screen::Keys { .. } if width < NARROW => "enter open  tab state  esc back  q quit",
                 Screen::Queues => "up/down select  enter open  p pause/resume  r redrive parked  q quit",
                 Screen::Keys { .. } => {
                     "up/down select  enter open  tab state  r redrive  p pause/resume  esc back  q quit"
@@ -100,78 +98,6 @@ fn footer(board: &Board) -> Line<'static> {
 #[expect(clippy::needless_pass_by_value, reason = "numbers are copied")]
 fn number(number: impl ToString) -> Cell<'static> {
     Cell::from(Line::from(number.to_string()).right_aligned())
-}
-
-fn table<'a>(
-    rows: Vec<Row<'a>>,
-    headings: &[(&'static str, bool)],
-    widths: &[Constraint],
-    styles: &Styles,
-) -> Table<'a> {
-    let headings = headings.iter().map(|(heading, is_number)| {
-        let line = Line::from(*heading);
-        Cell::from(if *is_number { line.right_aligned() } else { line })
-    });
-    Table::new(rows, widths.to_vec())
-        .header(Row::new(headings).style(styles.heading))
-        .row_highlight_style(styles.selected)
-        .column_spacing(2)
-}
-
-fn queues(board: &Board, frame: &mut Frame<'_>, area: Rect) {
-    let styles = Styles::of(board);
-    let rows = board.queues.iter().map(|queue| {
-        let status = &queue.status;
-        let (state, tone) = state_word(status);
-        let state_style = if tone == Tone::Notice { styles.notice } else { Style::new() };
-        let rate = board.rates.get(&queue.name).map_or_else(|| "-".to_owned(), |rate| format!("{rate:.0}"));
-        let age = if status.oldest_unacknowledged_age_ms == 0 {
-            "-".to_owned()
-        } else {
-            duration_text(status.oldest_unacknowledged_age_ms)
-        };
-        let numbers = [
-            status.ready.to_string(),
-            status.delayed.to_string(),
-            status.leased.to_string(),
-            status.parked.to_string(),
-            status.known.to_string(),
-            rate,
-            age,
-        ];
-        (queue, numbers, state, state_style)
-    });
-    let rows: Vec<_> = rows.collect();
-    let headings = [
-        ("QUEUE", false),
-        ("READY", true),
-        ("DELAYED", true),
-        ("LEASED", true),
-        ("PARKED", true),
-        ("KNOWN", true),
-        ("EVENTS/S", true),
-        ("OLDEST", true),
-        ("STATE", false),
-    ];
-    let width = |column: usize| {
-        let cells = rows.iter().filter_map(|(_, numbers, ..)| numbers.get(column)).map(String::len);
-        let heading = headings.get(column + 1).map(|(heading, _)| heading.len());
-        Constraint::Length(cells.chain(heading).max().and_then(|width| width.try_into().ok()).unwrap_or(8))
-    };
-    let numbers = (0..headings.len() - 2).map(width);
-    let name = std::iter::once(Constraint::Fill(1));
-    let widths: Vec<_> = name.chain(numbers).chain([Constraint::Length(7)]).collect();
-    let rows = rows.iter().map(|(queue, numbers, state, state_style)| {
-        let parked = if queue.status.parked > 0 { styles.bad } else { Style::new() };
-        let numbers = numbers.iter().enumerate().map(|(column, text)| {
-            number(text).style(if column == PARKED_COLUMN { parked } else { Style::new() })
-        });
-        let name = std::iter::once(Cell::from(queue.name.as_str()));
-        Row::new(name.chain(numbers).chain([Cell::from(*state).style(*state_style)]))
-    });
-    let table = table(rows.collect(), &headings, &widths, &styles).column_spacing(1);
-    let mut state = TableState::new().with_selected(Some(board.queue_row));
-    frame.render_stateful_widget(table, area, &mut state);
 }
 
 fn keys(board: &Board, frame: &mut Frame<'_>, area: Rect) {
@@ -193,19 +119,24 @@ fn keys(board: &Board, frame: &mut Frame<'_>, area: Rect) {
         Span::styled(text, if state == shown { styles.selected } else { Style::new() })
     };
     frame.render_widget(Line::from(STATES.iter().map(tab).collect::<Vec<_>>()), tabs);
+    let is_narrow = area.width < NARROW;
     let rows = board.items.iter().map(|item| {
-        Row::new([
-            Cell::from(clean(&item.key)),
-            number(item.attempt),
-            number(item.failures),
-            number(item.deltas.len() + item.leased_deltas.len()),
-            Cell::from(detail(item)),
-        ])
+        let attempt = (!is_narrow).then(|| number(item.attempt));
+        let deltas = (!is_narrow).then(|| number(item.deltas.len() + item.leased_deltas.len()));
+        let failures = Some(number(item.failures));
+        let (key, detail) = (Some(Cell::from(clean(&item.key))), Some(Cell::from(detail(item))));
+        Row::new([key, attempt, failures, deltas, detail].into_iter().flatten())
     });
-    let headings =
-        [("KEY", false), ("ATTEMPT", true), ("FAILURES", true), ("DELTAS", true), ("DETAIL", false)];
     let width = Constraint::Length;
-    let widths = [Constraint::Fill(2), width(7), width(8), width(6), Constraint::Fill(3)];
+    let columns = [
+        (("KEY", false), Constraint::Fill(2), false),
+        (("ATTEMPT", true), width(7), true),
+        (("FAILURES", true), width(8), false),
+        (("DELTAS", true), width(6), true),
+        (("DETAIL", false), Constraint::Fill(3), false),
+    ];
+    let shown = columns.into_iter().filter(|(_, _, is_left_out)| !(is_narrow && *is_left_out));
+    let (headings, widths): (Vec<_>, Vec<_>) = shown.map(|(heading, width, _)| (heading, width)).unzip();
     let mut state = TableState::new().with_selected(Some(board.row));
     frame.render_stateful_widget(table(rows.collect(), &headings, &widths, &styles), body, &mut state);
 }
@@ -225,6 +156,7 @@ fn detail(item: &ItemDocument) -> String {
 fn key(board: &Board, frame: &mut Frame<'_>, area: Rect) {
     let styles = Styles::of(board);
     let [top, body] = Layout::vertical([Constraint::Length(KEY_LINES), Constraint::Min(2)]).areas(area);
+    let is_narrow = area.width < NARROW;
     frame.render_widget(Paragraph::new(key_text(board, &styles)).wrap(Wrap { trim: false }), top);
     let rows = board.events.iter().map(|event| {
         let details = [
@@ -236,18 +168,22 @@ fn key(board: &Board, frame: &mut Frame<'_>, area: Rect) {
             event.object.as_ref().map(deltaq_types::RawObject::as_str),
         ];
         let detail = details.into_iter().flatten().collect::<Vec<_>>().join(" ");
-        Row::new([
-            number(event.resource_version),
-            Cell::from(event.at.to_string()),
-            Cell::from(event.event.as_str()),
-            Cell::from(clean(&detail)),
-        ])
+        let (at, event_name) = (event.at.to_string(), event.event.as_str());
+        // A narrow terminal shows the time of the day.
+        let at = if is_narrow { at.get(11..19).unwrap_or_default().to_owned() } else { at };
+        let version = (!is_narrow).then(|| number(event.resource_version));
+        let others = [Cell::from(at), Cell::from(event_name), Cell::from(clean(&detail))];
+        Row::new(version.into_iter().chain(others))
     });
-    let headings = [("VERSION", true), ("AT", false), ("EVENT", false), ("DETAIL", false)];
     let width = Constraint::Length;
-    let widths = [width(9), width(24), width(10), Constraint::Fill(1)];
+    let headings = [("VERSION", true), ("AT", false), ("EVENT", false), ("DETAIL", false)];
+    let widths =
+        [width(VERSION_WIDTH), width(if is_narrow { 8 } else { 24 }), width(10), Constraint::Fill(1)];
+    let shown = usize::from(is_narrow)..;
+    let headings = headings.get(shown.clone()).unwrap_or_default();
+    let widths = widths.get(shown).unwrap_or_default();
     let mut state = TableState::new().with_selected(Some(board.row));
-    frame.render_stateful_widget(table(rows.collect(), &headings, &widths, &styles), body, &mut state);
+    frame.render_stateful_widget(table(rows.collect(), headings, widths, &styles), body, &mut state);
 }
 
 fn key_text(board: &Board, styles: &Styles) -> Text<'static> {

@@ -223,6 +223,26 @@ fn tail_goes_on_over_a_restart_of_the_server() {
 }
 
 #[test]
+fn a_series_is_drawn_or_printed() {
+    let server = Server::in_memory();
+    server.run(&["add", "prices", r#"{"key":"a"}"#]).ok();
+    // No minute of the server is over, so it has nothing to draw.
+    let drawn = server.run(&["series", "prices"]).ok();
+    assert!(drawn.starts_with("prices") && drawn.contains("1m a column"), "{drawn}");
+    assert!(drawn.contains("the server has not run for long enough to tell"), "{drawn}");
+    let line = ["series", "--since", "24h", "--until", "1h", "--step", "30m", "-o", "json"];
+    let sums: Value = serde_json::from_str(&server.run(&line).ok()).expect("JSON");
+    assert_eq!(
+        (&sums["queue"], &sums["queues"], &sums["step_ms"]),
+        (&Value::Null, &json!(1), &json!(1_800_000))
+    );
+    let points = sums["points"].as_array().expect("points");
+    assert!(points.len() >= 46 && points.iter().all(|point| point["minutes"] == 0), "{sums}");
+    assert_eq!(server.run(&["series", "prices", "-o", "name"]).ok(), "prices\n");
+    server.run(&["series", "stok"]).failed(3);
+}
+
+#[test]
 fn watch_goes_on_over_a_restart_of_the_server() {
     let mut server = Server::durable();
     server.run(&["add", "prices", "--source", "erp", r#"[{"key":"a"},{"key":"b"}]"#]).ok();

@@ -155,6 +155,8 @@ const MISTAKES: &[(&str, &str)] = &[
     ("work prices --concurrency 0 -- true", ""),
     ("work prices -- /missing/command", ""),
     ("top", ""),
+    ("series prices --since yesterday", ""),
+    ("series --step 90s", ""),
     // Tools.
     ("completion powershell", ""),
     ("config show --config missing.toml", ""),

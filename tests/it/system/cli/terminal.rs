@@ -155,6 +155,23 @@ fn the_board_leads_to_a_parked_error_and_redrives_it() {
 }
 
 #[test]
+fn a_narrow_board_leaves_out_columns_and_cuts_no_number() {
+    let server = server();
+    for (columns, left_out) in [(60, "KNOWN"), (40, "EVENTS/S"), (28, "STATE")] {
+        let line = format!("{} top --interval 200ms", binary());
+        let board = Terminal::start(&server, &format!("narrow-{columns}"), columns, &line);
+        let queues = board.shows("prices");
+        assert!(queues.lines().all(|row| row.chars().count() <= usize::from(columns)), "{queues}");
+        assert!(queues.contains("ready 1  parked 1") && queues.contains("PARKED"), "{queues}");
+        assert!(!queues.contains(left_out), "{queues}");
+        board.press("Enter");
+        board.shows("sku-1");
+        board.press("q");
+        board.shows("[ended 0]");
+    }
+}
+
+#[test]
 fn counts_and_names_are_readable_at_80_columns() {
     let server = server();
     server.run(&["queue", "create", "integration-of-erp-and-shop"]).ok();

@@ -7,6 +7,7 @@
 pub(crate) mod fake;
 mod reading;
 mod removing;
+mod series;
 mod texts;
 mod writing;
 
@@ -23,6 +24,7 @@ use deltaq_journal::store::{
 
 pub(crate) use self::reading::*;
 pub(crate) use self::removing::*;
+pub(crate) use self::series::*;
 pub(crate) use self::texts::*;
 pub(crate) use self::writing::*;
 
@@ -110,6 +112,9 @@ macro_rules! suite {
             references_and_texts_are_listed,
             unused_texts_are_removed,
             rows_of_a_lost_text_are_read_without_it,
+            a_row_of_series_replaces_that_of_its_queue_and_hour,
+            rows_of_series_of_other_hours_are_removed,
+            rows_of_series_of_an_earlier_epoch_are_fenced,
         );
     };
     (@ $place:expr; $($rule:ident),* $(,)?) => {$(
