@@ -40,7 +40,11 @@ def knows(environment):
         subprocess.run([binary, "token", "a", "--verbs", "read", "--queues", "*", "--file", tokens], check=True, capture_output=True)
         secret = pathlib.Path(folder) / "node-secret"
         secret.write_text("0123456789abcdef" * 4)
-        files = {"DELTAQ_CONFIG": root / "config/deltaq.toml", "DELTAQ_ACCESS__TOKENS_FILE": tokens, "DELTAQ_CLUSTER__SECRET_FILE": secret}
+        key, certificate = pathlib.Path(folder) / "tls.key", pathlib.Path(folder) / "tls.crt"
+        request = ["openssl", "req", "-x509", "-nodes", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-subj", "/CN=deltaq"]
+        subprocess.run([*request, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+        tls = {"DELTAQ_SERVER__TLS_CERT": certificate, "DELTAQ_SERVER__TLS_KEY": key, "DELTAQ_CLUSTER__CA_FILE": certificate}
+        files = tls | {"DELTAQ_CONFIG": root / "config/deltaq.toml", "DELTAQ_ACCESS__TOKENS_FILE": tokens, "DELTAQ_CLUSTER__SECRET_FILE": secret}
         environment = {name: str(files.get(name, value)) for name, value in environment.items()}
         ended = subprocess.run([binary, "config", "check"], env={"PATH": os.environ["PATH"], **environment}, capture_output=True, text=True)
         # Whether the server needs tokens is decided by its command.
