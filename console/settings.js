@@ -32,6 +32,7 @@ const MEANINGS = {
   hook: "Webhooks that are taken.",
   cloudevents: "What of a CloudEvent is stored.",
   kubernetes: "The resource that Kubernetes clients see.",
+  owner: "The file of deltaq apply that made the queue.",
   schema: "What an object must satisfy.",
   prune: "Members that are removed.",
   ignore: "Members whose change queues nothing.",

@@ -556,6 +556,8 @@ export interface QueueSettings {
     cloudevents: { store?: "data" | "event" | null; deleted?: string[] | null } | null;
     /** The resource of the Kubernetes API that the queue is; null for none. */
     kubernetes: { group: string; version: string; kind: string; plural: string; view?: "latest" | "known" | null } | null;
+    /** The owner of the file with which `deltaq apply` created the queue; null for none. A PUT that leaves it out keeps it. */
+    owner: string | null;
     schema: unknown;
     indexes: Record<string, string>;
     /** `array_keys`: for the pointer to each array whose elements are compared one by one, the pointer to what identifies an element. */

@@ -278,6 +278,7 @@ class QueueSettings(TypedDict, total=False):
     hook: Json | None
     cloudevents: Json | None
     kubernetes: Json | None
+    owner: str | None
     schema: Any
     indexes: dict[str, str] | None
     diff: Json | None
