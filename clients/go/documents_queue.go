@@ -350,7 +350,6 @@ type QueueSettings struct {
 	Hook             *Hook             `json:"hook,omitempty"`
 	CloudEvents      *CloudEvents      `json:"cloudevents,omitempty"`
 	Kubernetes       *Kubernetes       `json:"kubernetes,omitempty"`
-	// Owner is the owner of the file with which deltaq apply created the queue. A PUT that leaves it out keeps it.
 	Owner            string            `json:"owner,omitempty"`
 	Schema           json.RawMessage   `json:"schema,omitempty"`
 	Prune            []string          `json:"prune,omitempty"`

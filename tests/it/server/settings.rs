@@ -85,6 +85,8 @@ async fn a_put_replaces_all_settings() {
     let mut expected = defaults;
     expected["mode"] = json!("latest");
     expected["lease"] = json!("1m");
+    // Except for this one.
+    expected["owner"] = json!("shop");
     assert_eq!(replaced["settings"], expected, "a member that is left out or null gets its default");
     // The limiters that an object does not name are off.
     let limiter = json!({"bucket": {"qps": 1, "burst": 2}, "max_wait": null});
@@ -380,7 +382,7 @@ async fn a_condition_that_a_call_does_not_support_is_refused() {
         ("POST", "/v1/queues/q/purge", "if-match", "*"),
         ("POST", "/v1/queues/q/resync", "if-none-match", "*"),
         ("PUT", QUEUE, "if-unmodified-since", date),
-        ("DELETE", QUEUE, "if-match", "\"a\""),
+        ("DELETE", QUEUE, "if-none-match", "*"),
     ] {
         let refused = service.call_with(method, path, &[(header, value)], &Value::Null).await;
         let problem = refused.problem("invalid-request");

@@ -218,7 +218,10 @@ mod tests {
             let aliases = vec![format!("*a{}", level - 1); 10].join(", ");
             writeln!(bomb, "  a{level}: &a{level} [{aliases}]").expect("a string grows");
         }
-        assert!(parsed(&bomb).is_err());
+        let error = parsed(&bomb).unwrap_err();
+        assert!(error.contains("line 7"), "{error}");
+        let merged = parsed("queues:\n  a: &a {lease: 1m, mode: keys}\n  b: {<<: *a, lease: 2m}\n").unwrap();
+        assert_eq!(merged["b"], json!({"mode": "keys", "lease": "2m"}));
         let usual = (1..1_000).fold(String::new(), |text, number| text + &format!("  q{number}: *default\n"));
         let usual = parsed(&format!("queues:\n  q0: &default {{lease: 1m}}\n{usual}")).unwrap();
         assert_eq!((usual.as_object().unwrap().len(), &usual["q999"]["lease"]), (1_000, &json!("1m")));
