@@ -5,7 +5,8 @@
 #     scripts/package.sh [BINARY] [FOLDER]
 #
 # BINARY defaults to target/dist/deltaq. FOLDER, which gets the package, defaults to target. DELTAQ_MAINTAINER, "NAME <ADDRESS>", is whom users may
-# write to. The same program at the same SOURCE_DATE_EPOCH, by default the time of the commit, gives the same package. Needs dpkg-deb and readelf.
+# write to. The same program at the same SOURCE_DATE_EPOCH, by default the time of the commit, gives the same package. Needs dpkg-deb, readelf
+# and Python.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -28,15 +29,12 @@ put 644 deploy/systemd/deltaq.service usr/lib/systemd/system/deltaq.service
 put 644 deploy/systemd/deltaq-reflect.service usr/lib/systemd/system/deltaq-reflect.service
 put 644 examples/reflect/reflect.toml usr/share/doc/deltaq/examples/reflect.toml
 put 644 deploy/debian/copyright usr/share/doc/deltaq/copyright
-put 644 CHANGELOG.md usr/share/doc/deltaq/CHANGELOG.md
 put 644 deploy/debian/lintian-overrides usr/share/lintian/overrides/deltaq
-put 644 README.md usr/share/doc/deltaq/README.md
 for files in prometheus grafana; do
     find "config/$files" -type f | while read -r file; do put 644 "$file" "usr/share/deltaq/${file#config/}"; done
 done
 chmod 750 "$root/etc/deltaq"
-# The README links to these pages.
-find docs -type f | while read -r page; do put 644 "$page" "usr/share/doc/deltaq/$page"; done
+./scripts/documents.py "$root/usr/share/doc/deltaq"
 
 folder_of() { mkdir -p "$root/$1"; printf '%s' "$root/$1"; }
 "$binary" completion bash > "$(folder_of usr/share/bash-completion/completions)/deltaq"

@@ -58,12 +58,12 @@ strip --strip-debug -o "$binary" "$built"
 name=deltaq-$version-$target
 put() { install -D --mode "$1" "$2" "$work/$name/$3"; }
 put 755 "$binary" deltaq
-for file in README.md CHANGELOG.md LICENSE config/deltaq.toml; do put 644 "$file" "$(basename "$file")"; done
+for file in LICENSE config/deltaq.toml; do put 644 "$file" "$(basename "$file")"; done
 for unit in deltaq deltaq-reflect; do put 644 "deploy/systemd/$unit.service" "systemd/$unit.service"; done
 for files in prometheus grafana; do
     find "config/$files" -type f | while read -r file; do put 644 "$file" "${file#config/}"; done
 done
-find docs -type f | while read -r page; do put 644 "$page" "$page"; done
+./scripts/documents.py "$work/$name"
 if [ $# -eq 0 ]; then
     for file in target/simulator/*; do put 644 "$file" "simulator/$(basename "$file")"; done
 fi
