@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds target/deltaq_VERSION_ARCH.deb, a Debian package of a binary: the program, its settings as a conffile, systemd units, shell
-# completions and the manual page.
+# completions and the manual pages.
 #
 #     scripts/package.sh [BINARY] [FOLDER]
 #
@@ -40,7 +40,8 @@ folder_of() { mkdir -p "$root/$1"; printf '%s' "$root/$1"; }
 "$binary" completion bash > "$(folder_of usr/share/bash-completion/completions)/deltaq"
 "$binary" completion zsh > "$(folder_of usr/share/zsh/vendor-completions)/_deltaq"
 "$binary" completion fish > "$(folder_of usr/share/fish/vendor_completions.d)/deltaq.fish"
-"$binary" man | gzip -9n > "$(folder_of usr/share/man/man1)/deltaq.1.gz"
+"$binary" man --dir "$(folder_of usr/share/man/man1)"
+gzip -9n "$root"/usr/share/man/man1/*.1
 
 gzip -9n > "$root/usr/share/doc/deltaq/changelog.gz" << END
 deltaq ($version) stable; urgency=medium

@@ -102,6 +102,7 @@ fn the_package_is_installed_used_as_by_a_new_user_removed_and_purged() {
         "usr/share/zsh/vendor-completions/_deltaq",
         "usr/share/fish/vendor_completions.d/deltaq.fish",
         "usr/share/man/man1/deltaq.1.gz",
+        "usr/share/man/man1/deltaq-queue-create.1.gz",
         "usr/share/doc/deltaq/docs/tutorial.md",
         "usr/share/doc/deltaq/examples/reflect.toml",
     ] {
@@ -157,6 +158,7 @@ fn a_release_has_checksums_an_sbom_and_a_program_that_runs() {
         "deltaq.toml",
         "completions/deltaq.zsh",
         "man/deltaq.1",
+        "man/deltaq-queue-create.1",
         "systemd/deltaq.service",
     ] {
         let is_there = files.lines().any(|line| line.split_once('/').is_some_and(|(_, path)| path == file));
