@@ -259,6 +259,8 @@ export interface Item<T> {
     deltas: Delta<T>[];
     leased_deltas: Delta<T>[];
     lease: Lease | null;
+    /** Since when the worker holds the key; null unless it is leased. */
+    leased_at: Timestamp | null;
     attempt: number;
     failures: number;
     last_error: string | null;
@@ -274,6 +276,7 @@ export interface Explanation {
     reason: Open<"leased" | "delayed" | "debouncing" | "backing_off" | "parked" | "paused" | "held" | "queue_limit" | "group_limit" | "group_paused" | "group_held" | "key_held" | "rate_limited" | "group_rate_limited" | "closed" | "queued" | "next" | "nothing_waits" | "unknown">;
     explanation: string;
     lease: Lease | null;
+    leased_at: Timestamp | null;
     due_at: Timestamp | null;
     latest_at: Timestamp | null;
     floor_at: Timestamp | null;

@@ -40,7 +40,7 @@ fn replies_survive_a_round_trip() {
         r#"{"settled":[{"lease_id":"a-1","as":"extend","result":"ok","outcome":null,"expires_at":"2026-11-21T04:20:03.491Z","expires_in_ms":5,"pending_deltas":1,"deleted":false},{"lease_id":"a-2","as":"extend","result":"stale","outcome":"unknown","expires_at":null,"expires_in_ms":null,"pending_deltas":null,"deleted":null}],"stale":1}"#,
     );
     same::<Page<ItemDocument>>(
-        r#"{"items":[{"key":"k","state":"leased","deltas":[],"leased_deltas":[{"type":"Sync","resource_version":1,"queued_at":"2026-11-21T04:20:03.491Z","object":{"n": 1.50},"final_state_unknown":true,"source":"s","coalesced":2,"traceparent":"t"}],"lease":{"id":"a-1","token":1,"worker":null,"expires_at":"2026-11-21T04:20:03.491Z","expires_in_ms":5},"attempt":1,"failures":0,"last_error":null,"due_at":null,"source":"o"}],"continue":"ff","resource_version":3}"#,
+        r#"{"items":[{"key":"k","state":"leased","deltas":[],"leased_deltas":[{"type":"Sync","resource_version":1,"queued_at":"2026-11-21T04:20:03.491Z","object":{"n": 1.50},"final_state_unknown":true,"source":"s","coalesced":2,"traceparent":"t"}],"lease":{"id":"a-1","token":1,"worker":null,"expires_at":"2026-11-21T04:20:03.491Z","expires_in_ms":5},"leased_at":"2026-11-21T04:20:03.491Z","attempt":1,"failures":0,"last_error":null,"due_at":null,"source":"o"}],"continue":"ff","resource_version":3}"#,
     );
     same::<Page<ObjectDocument>>(
         r#"{"items":[{"key":"k","source":null,"resource_version":1,"object":{}}],"continue":null,"resource_version":3}"#,
