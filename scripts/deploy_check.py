@@ -40,7 +40,11 @@ def knows(environment):
         subprocess.run([binary, "token", "a", "--verbs", "read", "--queues", "*", "--file", tokens], check=True, capture_output=True)
         secret = pathlib.Path(folder) / "node-secret"
         secret.write_text("0123456789abcdef" * 4)
-        files = {"DELTAQ_CONFIG": root / "config/deltaq.toml", "DELTAQ_ACCESS__TOKENS_FILE": tokens, "DELTAQ_CLUSTER__SECRET_FILE": secret}
+        key, certificate = pathlib.Path(folder) / "tls.key", pathlib.Path(folder) / "tls.crt"
+        request = ["openssl", "req", "-x509", "-nodes", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-subj", "/CN=deltaq"]
+        subprocess.run([*request, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+        tls = {"DELTAQ_SERVER__TLS_CERT": certificate, "DELTAQ_SERVER__TLS_KEY": key, "DELTAQ_CLUSTER__CA_FILE": certificate}
+        files = tls | {"DELTAQ_CONFIG": root / "config/deltaq.toml", "DELTAQ_ACCESS__TOKENS_FILE": tokens, "DELTAQ_CLUSTER__SECRET_FILE": secret}
         environment = {name: str(files.get(name, value)) for name, value in environment.items()}
         ended = subprocess.run([binary, "config", "check"], env={"PATH": os.environ["PATH"], **environment}, capture_output=True, text=True)
         # Whether the server needs tokens is decided by its command.
@@ -127,4 +131,16 @@ for source, installed in re.findall(r"^#   install .* (\S+) (\S+)$", unit, re.M)
     assert installed in unit.partition("[Service]")[2] or installed == f"/etc/systemd/system/{pathlib.PurePath(source).name}", installed
 stop = re.search(r"^const STOP_MAX: Duration = Duration::from_secs\((\d+)\);$", (root / "src/cli/reflect.rs").read_text(), re.M)[1]
 assert seconds(re.search(r"^TimeoutStopSec=(.*)$", unit, re.M)[1]) > int(stop)
+# systemd: backups, of the store of the server, into the folder from which old ones are removed.
+unit = (deploy / "systemd/deltaq-backup.service").read_text()
+command = shlex.split(shlex.split(re.search(r"^ExecStart=(.*)$", unit, re.M)[1])[2])
+assert command[:2] == ["exec", "/usr/bin/deltaq"], command
+accepts(*command[2:])
+data, copies = command[4], pathlib.PurePath(command[6]).parent
+assert re.search(r"^ReadWritePaths=(.*)$", unit, re.M)[1] == f"{data} {copies}"
+removal = shlex.split(re.search(r"^ExecStartPost=(.*)$", unit, re.M)[1])
+assert removal[1] == str(copies) and pathlib.PurePath(command[6]).match(removal[removal.index("-name") + 1]), removal
+assert f"DATA_DIR={data}\n" in (deploy / "systemd/deltaq.service").read_text()
+for source, installed in re.findall(r"^#   install -m 644 (\S+) (\S+)$", unit, re.M):
+    assert (root / source).is_file() and installed == f"/etc/systemd/system/{pathlib.PurePath(source).name}", source
 print("the files of deploy/ fit the schemas, each other and the program")

@@ -105,11 +105,14 @@ def check_pod(documents, image, has_nodes):
 
     name = stateful_set["metadata"]["name"] + "-0"
     environment = {each["name"]: each.get("value", name) for each in container["env"] if each["name"] != "PGPASSWORD"}
+    scheme = "https" if "DELTAQ_SERVER__TLS_CERT" in environment else "http"
+    schemes = {container[probe]["httpGet"].get("scheme", "HTTP") for probe in ("livenessProbe", "readinessProbe")}
+    assert schemes == {scheme.upper()}, schemes
     mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
     volumes = {volume["name"] for volume in pod.get("volumes", [])}
     if has_nodes:
         advertised = environment["DELTAQ_CLUSTER__ADVERTISE"].replace("$(DELTAQ_CLUSTER__NODE_NAME)", name)
-        assert advertised == f"http://{name}.{services[True]['metadata']['name']}:{image.api_port}"
+        assert advertised == f"{scheme}://{name}.{services[True]['metadata']['name']}:{image.api_port}"
         environment["DELTAQ_CLUSTER__ADVERTISE"] = advertised
         check_nodes(documents, stateful_set, services[True])
     else:
@@ -118,7 +121,7 @@ def check_pod(documents, image, has_nodes):
         assert mounts[image.environment["DELTAQ_STORAGE__DATA_DIR"]] == claim["metadata"]["name"]
         volumes.add(claim["metadata"]["name"])
     assert set(mounts.values()) == volumes, (mounts, volumes)
-    for variable in ("DELTAQ_ACCESS__TOKENS_FILE", "DELTAQ_CLUSTER__SECRET_FILE"):
+    for variable in ("DELTAQ_ACCESS__TOKENS_FILE", "DELTAQ_CLUSTER__SECRET_FILE", "DELTAQ_SERVER__TLS_CERT", "DELTAQ_SERVER__TLS_KEY", "DELTAQ_CLUSTER__CA_FILE"):
         if variable in environment:
             assert str(pathlib.PurePath(environment[variable]).parent) in mounts
     image.knows(image.environment | environment)
@@ -152,6 +155,21 @@ def check_monitor(documents):
     ]
     assert len(scraped) == 1, scraped
     assert {"targetLabel": "job", "replacement": "deltaq"} in endpoint["relabelings"]
+
+
+def check_policy(documents, sources):
+    """The policy selects the pods, and lets these peers, or everyone, reach each port that they have."""
+    (policy,) = of_kind(documents, "NetworkPolicy")
+    (stateful_set,) = of_kind(documents, "StatefulSet")
+    template = stateful_set["spec"]["template"]
+    labels = template["metadata"]["labels"].items()
+    assert policy["spec"]["podSelector"]["matchLabels"].items() <= labels and policy["spec"]["policyTypes"] == ["Ingress"]
+    ports = {port["name"] for port in template["spec"]["containers"][0]["ports"]}
+    rules = policy["spec"]["ingress"]
+    assert {port["port"] for rule in rules for port in rule["ports"]} == ports
+    assert [rule.get("from") for rule in rules[:2]] == sources
+    # Nodes reach each other.
+    assert [rule["from"][0]["podSelector"]["matchLabels"].items() <= labels for rule in rules[2:]] == [True] * ("DELTAQ_CLUSTER__NODE_NAME" in str(template))
 
 
 def leaves(values, path=()):
@@ -198,7 +216,11 @@ def check_refusals():
         (SINGLE | {"nodes": {"enabled": True}}, "needs database.url"),
         (merged(NODES, {"nodes": {"existingSecret": ""}}), "needs nodes.existingSecret"),
         (SINGLE | {"database": {"url": "postgres://a@b/c"}}, "is for nodes.enabled"),
-        (SINGLE | {"settings": {"server": {"tls_cert": "/a"}}}, "settings.server.tls_cert: probes"),
+        (SINGLE | {"settings": {"server": {"listen": ":1"}}}, "settings.server.listen: probes"),
+        (SINGLE | {"settings": {"server": {"tls_cert": "/a"}}}, "settings.server.tls_cert: set tls.existingSecret"),
+        (SINGLE | {"settings": {"server": {"tls_client_ca": "/a"}}}, "settings.server.tls_client_ca"),
+        (SINGLE | {"tls": {"caKey": "ca.crt"}}, "is for tls.existingSecret"),
+        (SINGLE | {"networkPolicy": {"clients": ["a"]}}, "networkPolicy"),
         (SINGLE | {"settings": {"access": {"tokens_file": "/a"}}}, "set tokens.existingSecret or tokens.file"),
         (SINGLE | {"settings": {"storage": {"store": "postgres://a@b/c"}}}, "set nodes.enabled and database.url"),
         (merged(NODES, {"database": {"url": "postgres://a:secret@b/c"}}), "put it into database.existingSecret"),
@@ -226,6 +248,8 @@ def check(image):
         (SINGLE, False),
         (NODES, True),
         ({"insecure": True}, False),
+        (merged(SINGLE, {"tls": {"existingSecret": "deltaq-tls"}}), False),
+        (merged(NODES, {"tls": {"existingSecret": "deltaq-tls", "caKey": "ca.crt"}}), True),
         ({"tokens": {"file": "[[tokens]]\nname = \"a\"\n"}}, False),
         (merged(SINGLE, {"settings": {"queues": {"max_queues": 20000}, "server": {"allowed_origins": ["https://a.example"]}}}), False),
     ):
@@ -243,6 +267,13 @@ def check(image):
         delays = [each["value"] for each in stateful_set["spec"]["template"]["spec"]["containers"][0]["env"] if each["name"].endswith("DRAIN_DELAY")]
         assert delays == [delay], delays
     assert environment["DELTAQ_SERVER__ALLOWED_ORIGINS"] == '["https://a.example"]'
+    peers = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "shop"}}}]
+    for values in (SINGLE, NODES):
+        for policy, sources in (({}, [None, None]), ({"clients": peers}, [peers, None]), ({"metrics": peers}, [None, peers])):
+            documents = template(merged(values, {"networkPolicy": {"enabled": True} | policy, "service": {"http2Port": 7072}}))
+            validate(documents)
+            check_policy(documents, sources)
+    assert not of_kind(template(SINGLE), "NetworkPolicy")
     (secret,) = of_kind(template({"tokens": {"file": "the tokens\n"}}), "Secret")
     assert secret["metadata"]["name"] == "deltaq-tokens" and secret["stringData"] == {"tokens.toml": "the tokens\n"}
     # What users read after the installation.

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Builds target/deltaq_VERSION_ARCH.deb, a Debian package of a binary: the program, its settings as a conffile, systemd units, shell
-# completions and the manual page.
+# completions and the manual pages.
 #
 #     scripts/package.sh [BINARY] [FOLDER]
 #
 # BINARY defaults to target/dist/deltaq. FOLDER, which gets the package, defaults to target. DELTAQ_MAINTAINER, "NAME <ADDRESS>", is whom users may
-# write to. The same program at the same SOURCE_DATE_EPOCH, by default the time of the commit, gives the same package. Needs dpkg-deb and readelf.
+# write to. The same program at the same SOURCE_DATE_EPOCH, by default the time of the commit, gives the same package. Needs dpkg-deb, readelf
+# and Python.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -28,21 +29,19 @@ put 644 deploy/systemd/deltaq.service usr/lib/systemd/system/deltaq.service
 put 644 deploy/systemd/deltaq-reflect.service usr/lib/systemd/system/deltaq-reflect.service
 put 644 examples/reflect/reflect.toml usr/share/doc/deltaq/examples/reflect.toml
 put 644 deploy/debian/copyright usr/share/doc/deltaq/copyright
-put 644 CHANGELOG.md usr/share/doc/deltaq/CHANGELOG.md
 put 644 deploy/debian/lintian-overrides usr/share/lintian/overrides/deltaq
-put 644 README.md usr/share/doc/deltaq/README.md
 for files in prometheus grafana; do
     find "config/$files" -type f | while read -r file; do put 644 "$file" "usr/share/deltaq/${file#config/}"; done
 done
 chmod 750 "$root/etc/deltaq"
-# The README links to these pages.
-find docs -type f | while read -r page; do put 644 "$page" "usr/share/doc/deltaq/$page"; done
+./scripts/documents.py "$root/usr/share/doc/deltaq"
 
 folder_of() { mkdir -p "$root/$1"; printf '%s' "$root/$1"; }
 "$binary" completion bash > "$(folder_of usr/share/bash-completion/completions)/deltaq"
 "$binary" completion zsh > "$(folder_of usr/share/zsh/vendor-completions)/_deltaq"
 "$binary" completion fish > "$(folder_of usr/share/fish/vendor_completions.d)/deltaq.fish"
-"$binary" man | gzip -9n > "$(folder_of usr/share/man/man1)/deltaq.1.gz"
+"$binary" man --dir "$(folder_of usr/share/man/man1)"
+gzip -9n "$root"/usr/share/man/man1/*.1
 
 gzip -9n > "$root/usr/share/doc/deltaq/changelog.gz" << END
 deltaq ($version) stable; urgency=medium

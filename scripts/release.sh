@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes the files of a release in target/release-files, and checks them:
 #
-#     deltaq-VERSION-TARGET.tar.gz    the program with its documents, manual page, completions, settings, systemd unit, rules and dashboard, and
+#     deltaq-VERSION-TARGET.tar.gz    the program with its documents, manual pages, completions, settings, systemd unit, rules and dashboard, and
 #                                     the simulator of the documents, unless BINARY is given
 #     deltaq_VERSION_ARCH.deb         the Debian package
 #     deltaq_server-VERSION-….whl     the wheel for PyPI
@@ -58,18 +58,18 @@ strip --strip-debug -o "$binary" "$built"
 name=deltaq-$version-$target
 put() { install -D --mode "$1" "$2" "$work/$name/$3"; }
 put 755 "$binary" deltaq
-for file in README.md CHANGELOG.md LICENSE config/deltaq.toml; do put 644 "$file" "$(basename "$file")"; done
+for file in LICENSE config/deltaq.toml; do put 644 "$file" "$(basename "$file")"; done
 for unit in deltaq deltaq-reflect; do put 644 "deploy/systemd/$unit.service" "systemd/$unit.service"; done
 for files in prometheus grafana; do
     find "config/$files" -type f | while read -r file; do put 644 "$file" "${file#config/}"; done
 done
-find docs -type f | while read -r page; do put 644 "$page" "$page"; done
+./scripts/documents.py "$work/$name"
 if [ $# -eq 0 ]; then
     for file in target/simulator/*; do put 644 "$file" "simulator/$(basename "$file")"; done
 fi
-mkdir "$work/$name/completions" "$work/$name/man"
+mkdir "$work/$name/completions"
 for shell in bash zsh fish; do "$binary" completion "$shell" > "$work/$name/completions/deltaq.$shell"; done
-"$binary" man > "$work/$name/man/deltaq.1"
+"$binary" man --dir "$work/$name/man"
 tar --create --directory "$work" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --mode=go-w "$name" \
     | gzip -n > "$folder/$name.tar.gz"
 

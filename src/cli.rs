@@ -65,7 +65,7 @@ pub enum Command {
     Check(offline::Check),
     /// Copy a store to a file, even while a server runs.
     Backup(offline::Backup),
-    /// Export a stopped store, or the known objects of one of its queues, as one JSON document per line.
+    /// Export a stopped store, the known objects of one of its queues, or the settings of all queues of a server.
     Export(offline::Export),
     /// Import an exported store into an empty directory or database, or known objects into a queue of a stopped store.
     Import(offline::Import),

@@ -28,6 +28,7 @@ mod status;
 mod telemetry;
 mod timeouts;
 
+pub(crate) use api::document::schemas;
 pub use api::operations::{operation, operation_ids};
 pub use gate::Gate;
 pub use gate::body_rate::BodyRateLimit;

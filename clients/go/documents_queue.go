@@ -350,6 +350,7 @@ type QueueSettings struct {
 	Hook             *Hook             `json:"hook,omitempty"`
 	CloudEvents      *CloudEvents      `json:"cloudevents,omitempty"`
 	Kubernetes       *Kubernetes       `json:"kubernetes,omitempty"`
+	Owner            string            `json:"owner,omitempty"`
 	Schema           json.RawMessage   `json:"schema,omitempty"`
 	Prune            []string          `json:"prune,omitempty"`
 	Ignore           []string          `json:"ignore,omitempty"`

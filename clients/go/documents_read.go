@@ -25,13 +25,14 @@ type Object struct {
 type Item struct {
 	Key string `json:"key"`
 	// State is ready, delayed, leased or parked; nil for a key that has only failures.
-	State        *string `json:"state"`
-	Deltas       []Delta `json:"deltas"`
-	LeasedDeltas []Delta `json:"leased_deltas"`
-	Lease        *Lease  `json:"lease"`
-	Attempt      int64   `json:"attempt"`
-	Failures     int64   `json:"failures"`
-	LastError    *string `json:"last_error"`
+	State        *string    `json:"state"`
+	Deltas       []Delta    `json:"deltas"`
+	LeasedDeltas []Delta    `json:"leased_deltas"`
+	Lease        *Lease     `json:"lease"`
+	LeasedAt     *time.Time `json:"leased_at"`
+	Attempt      int64      `json:"attempt"`
+	Failures     int64      `json:"failures"`
+	LastError    *string    `json:"last_error"`
 	// DueAt is the end of a delay, a backoff or a debounce window.
 	DueAt  *time.Time `json:"due_at"`
 	Source *string    `json:"source"`
@@ -48,6 +49,7 @@ type Explanation struct {
 	Reason      string     `json:"reason"`
 	Explanation string     `json:"explanation"`
 	Lease       *Lease     `json:"lease"`
+	LeasedAt    *time.Time `json:"leased_at"`
 	DueAt       *time.Time `json:"due_at"`
 	LatestAt    *time.Time `json:"latest_at"`
 	FloorAt     *time.Time `json:"floor_at"`

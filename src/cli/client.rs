@@ -37,6 +37,7 @@ use clap::Subcommand;
 
 pub use self::connection::Connection;
 pub(super) use self::failure::{EXIT_CODES, Failure};
+pub(super) use self::queues::print_settings;
 pub(super) use self::queues::settings as setting;
 pub use self::session::Remote;
 

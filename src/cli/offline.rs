@@ -16,6 +16,7 @@ use deltaq_runtime::clock::Clock;
 use deltaq_service::import;
 use deltaq_types::name::Name;
 
+use super::client;
 use crate::config::{self, Flags, Log, LogFormat, LogLevel};
 use crate::http;
 use crate::telemetry;
@@ -33,7 +34,7 @@ struct StoreFlags {
     store: Option<String>,
 }
 
-/// The store of a command. `None` only if the command reads a backup instead.
+/// The store of a command. `None` only if the command reads a backup or asks a server instead.
 #[derive(Debug, Clone)]
 pub struct StoreArgs(Option<Location>);
 
@@ -60,6 +61,12 @@ impl FromArgMatches for StoreArgs {
         let StoreFlags { data_dir, store } = StoreFlags::from_arg_matches(matches)?;
         let is_flag = |name| matches.value_source(name) == Some(ValueSource::CommandLine);
         let wrong = |kind, what: &str| clap::Error::raw(kind, format!("{what}\n"));
+        let is_asking = matches!(matches.try_get_one::<bool>("settings"), Ok(Some(true)));
+        if is_asking && (is_flag("data_dir") || is_flag("store")) {
+            let what =
+                "--settings asks a running server: name it with --url, and leave out --data-dir and --store";
+            return Err(wrong(ErrorKind::ArgumentConflict, what));
+        }
         let location = match (data_dir, store) {
             (Some(_), Some(_)) if is_flag("data_dir") && is_flag("store") => {
                 let what = "--data-dir and --store exclude each other: a store is in one of them";
@@ -72,6 +79,7 @@ impl FromArgMatches for StoreArgs {
             (_, None) if matches!(matches.try_get_one::<PathBuf>("backup"), Ok(Some(_))) => {
                 return Ok(Self(None));
             }
+            (_, None) if is_asking => return Ok(Self(None)),
             (_, None) => {
                 let what = "the store is missing: --data-dir DIR or --store URL";
                 return Err(wrong(ErrorKind::MissingRequiredArgument, what));
@@ -163,6 +171,12 @@ pub struct Export {
     /// The file to write. It must not exist [default: stdout].
     #[arg(long, value_name = "FILE")]
     pub to: Option<PathBuf>,
+    /// Print the settings of all queues of a running server, as `deltaq apply` reads them.
+    #[arg(long, conflicts_with_all = ["queue", "to"])]
+    pub settings: bool,
+    /// The running server, for --settings.
+    #[command(flatten)]
+    pub connection: client::Connection,
 }
 
 const EXPORT_HELP: &str = "\
@@ -178,6 +192,9 @@ document per line:
 `deltaq import --queue` and POST /v1/queues/NAME/seed read this format. An object is written as it was sent, byte
 for byte, except that line breaks between its members become spaces. Waiting and leased objects are not
 known objects and are not written.
+
+With --settings, prints what `deltaq queue settings` prints: the settings of all queues of a running server, in one JSON
+document. It is a file of `deltaq apply`, which changes nothing with it.
 
 A store in a data directory must be stopped. A running server has the same list:
   curl -H 'accept: application/x-ndjson' localhost:7070/v1/queues/NAME/known
@@ -295,6 +312,9 @@ impl Export {
     /// # Errors
     /// The export failed; the file may be incomplete.
     pub fn run(&self) -> Result<ExitCode, Failure> {
+        if self.settings {
+            return Ok(client::print_settings(&self.connection));
+        }
         let mut warn = |line: String| eprintln!("deltaq: warning: {line}");
         let Some(name) = &self.queue else { return self.whole_store() };
         let queue = runtime()?.block_on(export::load(self.store.get()?, name, &mut warn))?;

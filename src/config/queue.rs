@@ -7,8 +7,19 @@ use toml::Table;
 use super::{Fault, QUEUE_SECTION};
 
 /// Settings that are specific to each queue and therefore have no defaults in the configuration.
-const OF_ONE_QUEUE: [&str; 10] =
-    ["follow", "push", "hook", "cloudevents", "kubernetes", "schema", "prune", "ignore", "indexes", "diff"];
+const OF_ONE_QUEUE: [&str; 11] = [
+    "follow",
+    "push",
+    "hook",
+    "cloudevents",
+    "kubernetes",
+    "owner",
+    "schema",
+    "prune",
+    "ignore",
+    "indexes",
+    "diff",
+];
 
 /// Compiles the settings for the engine.
 ///

@@ -3,4 +3,4 @@
 pub(super) mod operations;
 pub(super) mod table;
 
-mod document;
+pub(super) mod document;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 mod configuration;
 mod console;
 mod imports;
-mod links;
+pub(crate) mod links;
 mod words;
 
 /// Longest file, in lines.

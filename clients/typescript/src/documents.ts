@@ -259,6 +259,8 @@ export interface Item<T> {
     deltas: Delta<T>[];
     leased_deltas: Delta<T>[];
     lease: Lease | null;
+    /** Since when the worker holds the key; null unless it is leased. */
+    leased_at: Timestamp | null;
     attempt: number;
     failures: number;
     last_error: string | null;
@@ -274,6 +276,7 @@ export interface Explanation {
     reason: Open<"leased" | "delayed" | "debouncing" | "backing_off" | "parked" | "paused" | "held" | "queue_limit" | "group_limit" | "group_paused" | "group_held" | "key_held" | "rate_limited" | "group_rate_limited" | "closed" | "queued" | "next" | "nothing_waits" | "unknown">;
     explanation: string;
     lease: Lease | null;
+    leased_at: Timestamp | null;
     due_at: Timestamp | null;
     latest_at: Timestamp | null;
     floor_at: Timestamp | null;
@@ -560,6 +563,8 @@ export interface QueueSettings {
     cloudevents: { store?: "data" | "event" | null; deleted?: string[] | null } | null;
     /** The resource of the Kubernetes API that the queue is; null for none. */
     kubernetes: { group: string; version: string; kind: string; plural: string; view?: "latest" | "known" | null } | null;
+    /** The owner of the file with which `deltaq apply` created the queue; null for none. A PUT that leaves it out keeps it. */
+    owner: string | null;
     schema: unknown;
     indexes: Record<string, string>;
     /** `array_keys`: for the pointer to each array whose elements are compared one by one, the pointer to what identifies an element. */

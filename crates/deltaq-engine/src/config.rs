@@ -162,6 +162,8 @@ pub struct Config {
     pub cloudevents: Option<Arc<CloudEvents>>,
     /// The resource of the Kubernetes API that the queue is. The engine keeps the [births](super::birth) of its keys.
     pub kubernetes: Option<Arc<Kubernetes>>,
+    /// The owner of the file of settings that made the queue. The engine stores the setting and does not apply it.
+    pub owner: Option<Arc<str>>,
     /// The schema and pruning of incoming objects; `None` if there is neither.
     pub admission: Option<Arc<AdmissionText>>,
 }
@@ -251,6 +253,7 @@ impl Default for Config {
             hook: None,
             cloudevents: None,
             kubernetes: None,
+            owner: None,
             admission: None,
         }
     }

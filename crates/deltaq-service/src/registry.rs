@@ -311,12 +311,26 @@ impl Registry {
     /// [`Error::QueueNotFound`], [`Error::Followed`] without `forces` if there are followers, or [`Error::Journal`]
     /// while the journal does not accept events.
     pub fn delete(&self, name: &Name, forces: bool) -> Result<Commit, Error> {
+        self.delete_if(name, forces, |_| Ok(()))
+    }
+
+    /// Like [`delete`](Self::delete), if `check` permits it, which gets the current settings.
+    ///
+    /// # Errors
+    /// The error of `check`, and those of [`delete`](Self::delete).
+    pub fn delete_if<E: From<Error>>(
+        &self,
+        name: &Name,
+        forces: bool,
+        check: impl FnOnce(&Config) -> Result<(), E>,
+    ) -> Result<Commit, E> {
         let mut queues = self.queues.write();
         let handle = queues.live.get(name).ok_or(Error::QueueNotFound)?.clone();
+        check(&handle.config())?;
         let epoch = self.check_journal()?;
         let followers = queues.followers_of(name);
         if !forces && !followers.is_empty() {
-            return Err(Error::Followed { followers, hidden: 0 });
+            return Err(Error::Followed { followers, hidden: 0 }.into());
         }
         // This finds a queue that currently can't be changed before the first change is made.
         drop(handle.open()?);

@@ -190,6 +190,10 @@ pub struct ItemDocument {
     /// The lease; null unless the key is leased.
     #[schema(required = true)]
     pub lease: Option<LeaseDocument>,
+    /// Since when the worker holds the key; null unless the key is leased.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub leased_at: Option<Timestamp>,
     /// Deliveries since the last ack.
     pub attempt: u32,
     /// Failures since the last ack.
@@ -226,6 +230,10 @@ pub struct ExplainDocument {
     /// The lease; null unless the key is leased.
     #[schema(required = true)]
     pub lease: Option<LeaseDocument>,
+    /// Since when the worker holds the key; null unless the key is leased.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub leased_at: Option<Timestamp>,
     /// When the delay, the backoff or the debounce window of the key ends, or when the rate of the queue delivers it at the earliest.
     #[schema(required = true)]
     pub due_at: Option<Timestamp>,

@@ -4,10 +4,12 @@
 //! A range is written once, at its field. Unknown members are ignored, so that a client can read the reply of a newer server. Where
 //! people write the document, [`QueueSettings::unknown_name`] finds a wrong name.
 
+mod names;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize, de};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::RawObject;
@@ -150,6 +152,11 @@ pub struct QueueSettings {
     #[serde(default, deserialize_with = "range::optional_table")]
     #[schema(required = true)]
     pub kubernetes: Option<Kubernetes>,
+    /// The `owner` of the file with which `deltaq apply` created the queue; null for none. A PUT that leaves it out keeps it. The queue
+    /// does not depend on it.
+    #[serde(default, deserialize_with = "owner")]
+    #[schema(required = true, pattern = "^[a-z0-9]([a-z0-9._-]{0,126}[a-z0-9])?$", examples("shop"))]
+    pub owner: Option<String>,
     /// A JSON Schema that objects must satisfy, and whose defaults fill absent members; null for none.
     #[serde(default)]
     #[schema(required = true)]
@@ -406,137 +413,6 @@ impl Mode {
     }
 }
 
-impl QueueSettings {
-    /// The names of all settings. A dot separates a setting from its member, as in `retention.age`.
-    pub const NAMES: &[&str] = &[
-        "mode",
-        "key",
-        "version",
-        "version_ties",
-        "known_objects",
-        "emit_replaced",
-        "lease",
-        "max_failures",
-        "rate_limiter",
-        "rate_limiter.item_exponential",
-        "rate_limiter.item_exponential.base",
-        "rate_limiter.item_exponential.max",
-        "rate_limiter.item_fast_slow",
-        "rate_limiter.item_fast_slow.fast",
-        "rate_limiter.item_fast_slow.slow",
-        "rate_limiter.item_fast_slow.max_fast",
-        "rate_limiter.bucket",
-        "rate_limiter.bucket.qps",
-        "rate_limiter.bucket.burst",
-        "rate_limiter.max_wait",
-        "rate_limiter.jitter",
-        "debounce",
-        "debounce.quiet",
-        "debounce.max_wait",
-        "debounce.deletes",
-        "debounce.lists",
-        "order",
-        "order.head_start",
-        "order.head_start.pointer",
-        "order.head_start.default",
-        "order.priority",
-        "order.priority.pointer",
-        "order.priority.step",
-        "order.initial_list",
-        "order.resync",
-        "groups",
-        "groups.by",
-        "groups.max_leased",
-        "groups.rate",
-        "groups.rate.per_second",
-        "groups.rate.burst",
-        "groups.overrides",
-        "max_leased",
-        "rate",
-        "rate.per_second",
-        "rate.burst",
-        "resync_period",
-        "max_keys",
-        "max_object_bytes",
-        "max_deltas_per_key",
-        "max_bytes_per_key",
-        "max_delete_percent",
-        "max_deletes",
-        "retention",
-        "retention.age",
-        "retention.bytes",
-        "follow",
-        "follow.queue",
-        "follow.view",
-        "follow.prefix",
-        "follow.max_waiting",
-        "push",
-        "push.url",
-        "push.format",
-        "push.payload",
-        "push.secrets",
-        "push.timeout",
-        "push.max_in_flight",
-        "push.batch",
-        "push.retry",
-        "push.reject_statuses",
-        "push.disable_after",
-        "push.handshake",
-        "push.headers",
-        "push.async",
-        "hook",
-        "hook.scheme",
-        "hook.secrets",
-        "hook.signature",
-        "hook.signature.header",
-        "hook.signature.prefix",
-        "hook.signature.encoding",
-        "hook.signature.timestamp_header",
-        "hook.object",
-        "hook.id",
-        "hook.only",
-        "hook.deleted",
-        "hook.deleted.header",
-        "hook.deleted.pointer",
-        "hook.deleted.values",
-        "hook.source",
-        "hook.refuse",
-        "cloudevents",
-        "cloudevents.store",
-        "cloudevents.deleted",
-        "kubernetes",
-        "kubernetes.group",
-        "kubernetes.version",
-        "kubernetes.kind",
-        "kubernetes.plural",
-        "kubernetes.view",
-        "schema",
-        "prune",
-        "ignore",
-        "indexes",
-        "diff",
-        "diff.array_keys",
-    ];
-
-    /// The first member that is an unknown setting, such as `rate_limiter.jiter`.
-    #[must_use]
-    pub fn unknown_name(given: &Map<String, Value>) -> Option<String> {
-        unknown_below("", given)
-    }
-}
-
-fn unknown_below(parent: &str, members: &Map<String, Value>) -> Option<String> {
-    members.iter().find_map(|(name, value)| {
-        let path = format!("{parent}{name}");
-        if !QueueSettings::NAMES.contains(&path.as_str()) {
-            return Some(path);
-        }
-        let prefix = path + ".";
-        let has_names = QueueSettings::NAMES.iter().any(|name| name.starts_with(&prefix));
-        value.as_object().filter(|_| has_names).and_then(|members| unknown_below(&prefix, members))
-    })
-}
-
 const fn max_waiting() -> u64 {
     100_000
 }
@@ -591,6 +467,15 @@ fn queue_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::E
     let name = String::deserialize(deserializer)?;
     Name::new(&name).map_err(de::Error::custom)?;
     Ok(name)
+}
+
+fn owner<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let expected = "a name such as \"shop\", by the rules of the name of a queue";
+    range::whole_value(deserializer, expected, |value| match value {
+        Value::Null => Some(None),
+        Value::String(text) => Name::new(&text).is_ok().then_some(Some(text)),
+        _ => None,
+    })
 }
 
 fn prefix<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {

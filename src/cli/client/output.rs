@@ -129,6 +129,14 @@ impl Output {
         }
     }
 
+    /// Prints a document that people keep as a file: indented, unless it is to be on one line.
+    pub(super) fn file(&self, text: &RawValue, name: &str) -> Result<(), Failure> {
+        match self.format {
+            Format::Table | Format::Json => Self::text(&format!("{}\n", json::indented(text.get()))),
+            _ => self.document(text, name, Vec::new()),
+        }
+    }
+
     /// Begins a list.
     pub(super) fn list<T: Row>(&self) -> ListOutput<'_> {
         ListOutput { output: self, table: Table::new(T::COLUMNS, self.has_colors, self.width), printed: 0 }

@@ -17,6 +17,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use self::settings::Settings;
 use super::apply::Apply;
 use super::confirm::confirm;
+use super::connection::Connection;
 use super::failure::Failure;
 use super::hook::HookCommands;
 use super::output::{Cell, Format, Output, Row, Tone, counted, duration_text};
@@ -312,9 +313,15 @@ impl Execute for ShowSettings {
         let names = queues.keys().map(String::as_str).collect::<Vec<_>>().join("\n");
         let text = to_raw_value(&BTreeMap::from([("queues", queues)]));
         let text = text.map_err(|error| Failure::Other(format!("can't print the settings: {error}")))?;
-        session.output.json_document(&text, &names)?;
+        session.output.file(&text, &names)?;
         check_complete(&unavailable)
     }
+}
+
+/// Prints the settings of all queues, for `deltaq export --settings`.
+pub(in crate::cli) fn print_settings(connection: &Connection) -> ExitCode {
+    let (command, connection) = (ShowSettings { name: None }, connection.clone());
+    run(&Remote { command, output: Format::default(), connection })
 }
 
 impl Execute for Delete {

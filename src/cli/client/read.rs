@@ -454,7 +454,8 @@ fn item_fields(item: &ItemDocument) -> Vec<(&'static str, Cell)> {
     if let Some(lease) = &item.lease {
         let worker = lease.worker.as_deref().unwrap_or("no name");
         let left = duration_text(lease.expires_in_ms);
-        fields.push(("lease", Cell::new(format!("{} of worker {worker}, {left} left", lease.id))));
+        let since = item.leased_at.map(|at| format!(", since {at}")).unwrap_or_default();
+        fields.push(("lease", Cell::new(format!("{} of worker {worker}{since}, {left} left", lease.id))));
     }
     let deltas = item.leased_deltas.iter().map(|delta| ("leased delta", delta));
     for (label, delta) in deltas.chain(item.deltas.iter().map(|delta| ("delta", delta))) {

@@ -75,6 +75,13 @@ pub(in crate::http) async fn openapi_json(ReadCall { state, .. }: ReadCall) -> R
     reply::json(Bytes::clone(text).into())
 }
 
+/// The named schemas of the document.
+pub(crate) fn schemas() -> Map<String, Value> {
+    let mut document = document(false);
+    let schemas = document.pointer_mut("/components/schemas").and_then(Value::as_object_mut);
+    schemas.map(std::mem::take).unwrap_or_default()
+}
+
 /// The document of a server with or without tokens.
 pub(in crate::http) fn document(has_tokens: bool) -> Value {
     let mut document = serde_json::to_value(Api::openapi()).unwrap_or_default();

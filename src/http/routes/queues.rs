@@ -5,21 +5,24 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use deltaq_engine::config::Config;
 use deltaq_engine::excerpt::Excerpt;
 use deltaq_engine::limits::GROUP_BYTES_MAX;
 use deltaq_service::{Handle, Registry};
 use deltaq_types::{PauseBody, PurgedDocument, QueueDocument, QueuePage, QueueStatus};
 
 use super::pages::{stream_pages, wants_lines};
+use super::settings::{Refused, etag};
 use crate::http::cluster::queue_list::{QueueList, complete};
 use crate::http::gate::limits::{PAGE_DEFAULT, PAGE_MAX};
-use crate::http::openapi::params::{CloseQuery, DeleteQueueQuery, InQueue, ListQuery};
+use crate::http::openapi::params::{CloseQuery, DeleteQueueQuery, ExpectedSettings, InQueue, ListQuery};
 use crate::http::openapi::responses::{
-    Always, Conflict, ExpiredToken, NotAcceptable, OfBody, OfQueue, Unavailable,
+    Always, Conflict, ExpiredToken, NotAcceptable, OfBody, OfQueue, PreconditionFailed, Unavailable,
 };
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::{Json, Reply};
 use crate::http::request::call::{QueueCall, ReadCall};
+use crate::http::request::conditional::Conditions;
 use crate::http::request::context::RequestContext;
 use crate::http::request::params::wrong;
 use crate::http::wire::{self, Fields, Selected};
@@ -97,17 +100,20 @@ pub(in crate::http) async fn status(call: ReadCall) -> Result<Json<QueueStatus>,
 /// Delete a queue with all its contents. Waiting pops end with 410.
 #[utoipa::path(
     delete, path = "/v1/queues/{queue}", tag = "queues", operation_id = "delete_queue",
-    params(InQueue, DeleteQueueQuery),
+    params(InQueue, DeleteQueueQuery, ExpectedSettings),
     responses(
         (status = 204, description = "Deleted."),
-        Always, OfQueue, Conflict,
+        Always, OfQueue, Conflict, PreconditionFailed,
     )
 )]
 pub(in crate::http) async fn delete(call: ReadCall) -> Result<StatusCode, Problem> {
     let name = call.name()?;
     let registry = call.state.partitions.registry(&name)?;
     let forces = call.params.flag("force")?;
-    let gone = registry.delete(&name, forces).map_err(|error| call.context.shown(error))?;
+    let conditions = Conditions::of(&call.headers)?;
+    let check = |current: &Config| conditions.check_settings(Some(&etag(&current.document())));
+    let gone = registry.delete_if(&name, forces, |current| check(current).map_err(Refused::ByCall));
+    let gone = gone.map_err(|refused| refused.problem(&call.context))?;
     gone.wait().await.map_err(deltaq_service::Error::from)?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -227,18 +227,26 @@ async fn configured(
             Err(Refused::ByService(Error::Followed { .. })) if forces => {
                 registry.detach_followers(handle.name()).await?;
             }
-            Err(Refused::ByService(error)) => return Err(context.shown(error)),
-            Err(Refused::ByCall(problem)) => return Err(problem),
+            Err(refused) => return Err(refused.problem(context)),
         }
     }
     let document = context.shown_document(registry.document(handle).await?);
     Ok(changed(StatusCode::OK, made.unwrap_or_else(|| document.config.document()), &document))
 }
 
-/// Why the settings of a queue stay as they are.
-enum Refused {
+/// Why the settings of a queue stay as they are, or the queue is not deleted.
+pub(super) enum Refused {
     ByCall(Problem),
     ByService(Error),
+}
+
+impl Refused {
+    pub(super) fn problem(self, context: &RequestContext) -> Problem {
+        match self {
+            Self::ByCall(problem) => problem,
+            Self::ByService(error) => context.shown(error),
+        }
+    }
 }
 
 impl From<Error> for Refused {
@@ -254,7 +262,7 @@ fn changed(status: StatusCode, settings: QueueSettings, document: &Document) -> 
 }
 
 /// The entity tag of settings: a hash of their text, so that it is the same on each node and after a restart.
-fn etag(settings: &QueueSettings) -> String {
+pub(super) fn etag(settings: &QueueSettings) -> String {
     let text = serde_json::to_vec(settings).unwrap_or_default();
     let hash = hex(&Sha256::digest(text));
     format!("\"{}\"", hash.get(..2 * ETAG_BYTES).unwrap_or_default())

@@ -28,6 +28,7 @@ pub fn explain(handle: &Handle, key: &Key, explanation: &Explanation, moment: Mo
         reason,
         explanation: format!("Key {}: {sentence}.", Excerpt(key.as_str())),
         lease: schedule.and_then(ScheduleState::lease).map(|lease| read::lease(handle, lease, moment)),
+        leased_at: schedule.and_then(ScheduleState::lease).map(|lease| timestamp(moment.wall(lease.since))),
         due_at: next_delivery(explanation, moment).or(explanation.due).map(|due| timestamp(moment.wall(due))),
         latest_at: explanation.latest.map(|latest| timestamp(moment.wall(latest))),
         floor_at: floor.map(|floor| timestamp(moment.wall(floor))),
@@ -133,13 +134,13 @@ fn leased(lease: &Lease, waiting: usize, moment: Moment) -> String {
         Some(worker) => format!("worker {}", Excerpt(worker)),
         None => "a worker without a name".to_owned(),
     };
-    let until = timestamp(moment.wall(lease.deadline));
+    let (since, until) = (timestamp(moment.wall(lease.since)), timestamp(moment.wall(lease.deadline)));
     let behind = if waiting == 0 {
         String::new()
     } else {
         format!(", and {} behind the lease", verb(waiting, "newer change"))
     };
-    format!("{worker} holds it until {until}{behind}")
+    format!("{worker} holds it until {until}, since {since}{behind}")
 }
 
 /// The share of a group, in parts of a thousand.

@@ -61,6 +61,7 @@ selectable! { ItemDocument, ["deltas", "leased_deltas"]:
     "deltas" deltas
     "leased_deltas" leased_deltas
     "lease" lease
+    "leased_at" leased_at
     "attempt" attempt
     "failures" failures
     "last_error" last_error
@@ -267,6 +268,7 @@ pub fn item(handle: &Handle, key: &KeyState, moment: Moment) -> ItemDocument {
         deltas: key.waiting.iter().map(|waiting| delta(waiting, moment)).collect(),
         leased_deltas: key.leased.iter().map(|leased| delta(leased, moment)).collect(),
         lease: schedule_state.lease().map(|held| lease(handle, held, moment)),
+        leased_at: schedule_state.lease().map(|held| timestamp(moment.wall(held.since))),
         attempt: schedule_state.attempt,
         failures: schedule_state.failures,
         last_error: schedule_state.last_error().map(str::to_owned),

@@ -183,12 +183,17 @@ impl Given {
         self.planned_over(current, defaults)
     }
 
-    /// Like [`put_over`](Self::put_over), but the PUT may remove settings.
+    /// Like [`put_over`](Self::put_over), but the PUT may remove settings. A queue keeps its `owner`, because programs that set the settings
+    /// of their queue when they start do not know it.
     ///
     /// # Errors
     /// [`Code::InvalidConfig`].
     pub fn planned_over(&self, current: &Config, defaults: &Config) -> Result<Config, Problem> {
-        Ok(keeping_rules(self.created(defaults)?, current))
+        let mut next = keeping_rules(self.created(defaults)?, current);
+        if !self.members.contains_key("owner") {
+            next.owner.clone_from(&current.owner);
+        }
+        Ok(next)
     }
 
     /// The settings of a queue with those that are named: objects are merged, null restores a default. A schema is replaced as a whole,

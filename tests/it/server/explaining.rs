@@ -39,6 +39,12 @@ async fn each_state_of_a_key_has_a_reason() {
     post(&service, "update", json!({"key": "a", "v": 2})).await;
     let (leased, found) = reason(&service, "a", "worker \"me\" holds it until 2").await;
     assert_eq!((leased.as_str(), &found["lease"]["id"]), ("leased", &lease));
+    let since = found["leased_at"].as_str().expect("a time");
+    assert!(
+        found["explanation"].as_str().is_some_and(|text| text.contains(&format!("since {since}"))),
+        "{found}"
+    );
+    assert_eq!(service.get(&format!("{QUEUE}/items/a")).await.ok()["leased_at"], since);
     reason(&service, "a", "1 newer change waits behind the lease").await;
     post(&service, "ack", json!({"lease_ids": [lease]})).await;
 

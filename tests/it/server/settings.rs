@@ -67,6 +67,7 @@ fn full() -> Value {
         "hook": null,
         "cloudevents": {"store": "event", "deleted": [".gone"]},
         "kubernetes": null,
+        "owner": "shop",
         "schema": {"properties": {"n": {"type": ["number", "null"], "default": null}}},
         "prune": ["/debug"],
         "ignore": ["/updated_at"],
@@ -84,6 +85,8 @@ async fn a_put_replaces_all_settings() {
     let mut expected = defaults;
     expected["mode"] = json!("latest");
     expected["lease"] = json!("1m");
+    // Except for this one.
+    expected["owner"] = json!("shop");
     assert_eq!(replaced["settings"], expected, "a member that is left out or null gets its default");
     // The limiters that an object does not name are off.
     let limiter = json!({"bucket": {"qps": 1, "burst": 2}, "max_wait": null});
@@ -147,6 +150,39 @@ async fn a_put_that_would_remove_what_a_queue_is_changes_nothing() {
         (&json!(null), &json!("delta"))
     );
     put(&service, json!({})).await.ok();
+}
+
+#[tokio::test]
+async fn a_queue_keeps_its_owner_until_it_is_named() {
+    let service = Service::start().await;
+    assert_eq!(put(&service, json!({})).await.ok()["settings"]["owner"], Value::Null);
+    put(&service, json!({"owner": "shop"})).await.ok();
+    for kept in [put(&service, json!({"lease": "1m"})).await, patch(&service, json!({"lease": "2m"})).await] {
+        assert_eq!(kept.ok()["settings"]["owner"], "shop");
+    }
+    let plan = service.post(&format!("{QUEUE}/settings/plan"), &json!({})).await.ok();
+    assert_eq!(plan["planned"]["owner"], "shop");
+    assert_eq!(put(&service, json!({"owner": null})).await.ok()["settings"]["owner"], Value::Null);
+    for wrong in [json!("A"), json!(""), json!(5), json!("a".repeat(129))] {
+        let problem = put(&service, json!({"owner": wrong})).await.problem("invalid-config");
+        assert!(problem["detail"].as_str().expect("text").contains("owner"), "{problem}");
+    }
+}
+
+#[tokio::test]
+async fn a_deletion_may_expect_settings() {
+    let service = Service::start().await;
+    put(&service, json!({"owner": "shop"})).await.ok();
+    let (_, tag) = settings(&service).await;
+    patch(&service, json!({"owner": null})).await.ok();
+    let deleted = |tag: String| {
+        let service = &service;
+        async move { service.call_with("DELETE", QUEUE, &[("if-match", &*tag)], &Value::Null).await }
+    };
+    deleted(tag).await.problem("precondition-failed");
+    let (_, tag) = settings(&service).await;
+    assert_eq!(deleted(tag).await.status, 204);
+    assert_eq!(deleted("*".to_owned()).await.status, 404);
 }
 
 #[tokio::test]
@@ -346,7 +382,7 @@ async fn a_condition_that_a_call_does_not_support_is_refused() {
         ("POST", "/v1/queues/q/purge", "if-match", "*"),
         ("POST", "/v1/queues/q/resync", "if-none-match", "*"),
         ("PUT", QUEUE, "if-unmodified-since", date),
-        ("DELETE", QUEUE, "if-match", "\"a\""),
+        ("DELETE", QUEUE, "if-none-match", "*"),
     ] {
         let refused = service.call_with(method, path, &[(header, value)], &Value::Null).await;
         let problem = refused.problem("invalid-request");

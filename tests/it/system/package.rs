@@ -8,6 +8,8 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::tidy::links::dead_links;
+
 const BINARY: &str = env!("CARGO_BIN_EXE_deltaq");
 
 fn run(command: &mut Command) -> Output {
@@ -59,6 +61,22 @@ impl Root {
     }
 }
 
+/// Asserts that the links of all pages below a folder lead somewhere.
+#[track_caller]
+fn assert_links_lead_somewhere(folder: &Path) {
+    let (mut pending, mut pages, mut wrong) = (vec![folder.to_owned()], 0, Vec::new());
+    while let Some(path) = pending.pop() {
+        if path.is_dir() {
+            pending
+                .extend(fs::read_dir(&path).expect("a folder").map(|entry| entry.expect("an entry").path()));
+        } else if path.extension().is_some_and(|end| end == "md") {
+            pages += 1;
+            wrong.extend(dead_links(&path));
+        }
+    }
+    assert!(pages > 50 && wrong.is_empty(), "of {pages} pages:\n{}", wrong.join("\n"));
+}
+
 #[test]
 fn the_package_is_installed_used_as_by_a_new_user_removed_and_purged() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -84,11 +102,13 @@ fn the_package_is_installed_used_as_by_a_new_user_removed_and_purged() {
         "usr/share/zsh/vendor-completions/_deltaq",
         "usr/share/fish/vendor_completions.d/deltaq.fish",
         "usr/share/man/man1/deltaq.1.gz",
+        "usr/share/man/man1/deltaq-queue-create.1.gz",
         "usr/share/doc/deltaq/docs/tutorial.md",
         "usr/share/doc/deltaq/examples/reflect.toml",
     ] {
         assert!(fs::metadata(root.at(file)).is_ok_and(|file| file.len() > 1_000), "{file}");
     }
+    assert_links_lead_somewhere(&root.at("usr/share/doc/deltaq"));
     let check =
         Command::new(root.at("usr/bin/deltaq")).args(["config", "check", "--config"]).arg(&settings).output();
     assert!(check.is_ok_and(|output| output.status.success()), "the installed program accepts its settings");
@@ -138,11 +158,15 @@ fn a_release_has_checksums_an_sbom_and_a_program_that_runs() {
         "deltaq.toml",
         "completions/deltaq.zsh",
         "man/deltaq.1",
+        "man/deltaq-queue-create.1",
         "systemd/deltaq.service",
     ] {
         let is_there = files.lines().any(|line| line.split_once('/').is_some_and(|(_, path)| path == file));
         assert!(is_there, "{file} is not in the archive:\n{files}");
     }
+
+    run(Command::new("tar").args(["--extract", "--file"]).arg(archive).current_dir(folder.path()));
+    assert_links_lead_somewhere(&folder.path().join(archive.trim_end_matches(".tar.gz")));
 
     // scripts/sbom_check.py compares it with `cargo tree` and the schema of CycloneDX.
     let sbom = names.iter().find(|name| name.ends_with(".cdx.json")).expect("an SBOM");

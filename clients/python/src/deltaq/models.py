@@ -278,6 +278,7 @@ class QueueSettings(TypedDict, total=False):
     hook: Json | None
     cloudevents: Json | None
     kubernetes: Json | None
+    owner: str | None
     schema: Any
     indexes: dict[str, str] | None
     diff: Json | None
@@ -397,6 +398,8 @@ class ListedItem:
     last_error: str | None = None
     due_at: str | None = None
     source: str | None = None
+    #: Since when the worker holds the key.
+    leased_at: str | None = None
     #: As in `Item`, from `item` with `with_diff`.
     diff: list[dict[str, Any]] | None = None
     diff_omitted: str | None = None

@@ -104,6 +104,7 @@ impl Config {
             hook: document.hook.clone().map(Arc::new),
             cloudevents: document.cloudevents.clone().map(Arc::new),
             kubernetes: document.kubernetes.clone().map(Arc::new),
+            owner: document.owner.as_deref().map(Arc::from),
             admission: admission(document)?.map(Arc::new),
         })
     }
@@ -143,6 +144,7 @@ impl Config {
             hook: self.hook.as_deref().cloned(),
             cloudevents: self.cloudevents.as_deref().cloned(),
             kubernetes: self.kubernetes.as_deref().cloned(),
+            owner: self.owner.as_deref().map(str::to_owned),
             schema: self.admission.as_ref().and_then(|admission| admission.schema.clone()),
             prune: prune.iter().map(|pointer| pointer.text.to_string()).collect(),
             ignore: self.ignored.texts(),

@@ -39,8 +39,10 @@ pub enum Depth {
 pub struct Report {
     /// Number of queues that are not deleted.
     pub queues: u64,
-    /// Number of keys of the loaded queues, or of entries of keys in runs if no queues were loaded.
-    pub keys: u64,
+    /// Number of keys of the loaded queues; `None` if no queues were loaded.
+    pub keys: Option<u64>,
+    /// Number of entries of keys in the runs of checkpoints. A key that has changed since a run may have several.
+    pub entries: u64,
     /// Number of journal rows.
     pub journal_rows: u64,
     /// Number of events in these rows.
@@ -61,7 +63,9 @@ impl Report {
     /// Adds the report of another partition.
     fn add(&mut self, other: Self) {
         self.queues += other.queues;
-        self.keys += other.keys;
+        self.keys =
+            self.keys.zip(other.keys).map(|(keys, others)| keys + others).or(self.keys).or(other.keys);
+        self.entries += other.entries;
         self.journal_rows += other.journal_rows;
         self.events += other.events;
         self.damage += other.damage;
@@ -206,7 +210,7 @@ pub async fn examine(
         examiner.check_links(*id).await;
     }
     if depth == Depth::Queues {
-        examiner.report.keys = 0;
+        examiner.report.keys = Some(0);
         for id in &ids {
             examiner.load(*id).await;
         }
@@ -263,7 +267,7 @@ impl Examiner<'_> {
         let (Some(row), was_damaged) = (known.row.take(), known.is_damaged) else { return };
         match recovery::load(self.snapshot.reader(), &row, &Progress::default()).await {
             Ok(loaded) => {
-                self.report.keys += loaded.queue.keys() as u64;
+                self.report.keys = self.report.keys.map(|keys| keys + loaded.queue.keys() as u64);
                 self.report.whole.push(row.name.to_string());
             }
             // The load error would only repeat damage that was already reported.
@@ -330,11 +334,15 @@ impl fmt::Display for Report {
         if self.unused_only > 0 {
             write!(f, ", {} of them without any loss", self.unused_only)?;
         }
-        let Self { queues, keys, journal_rows, events, took, .. } = self;
+        let Self { queues, keys, entries, journal_rows, events, took, .. } = self;
         let took = took.as_secs_f64();
+        write!(f, ": {queues} queues")?;
+        if let Some(keys) = keys {
+            write!(f, " with {keys} keys")?;
+        }
         write!(
             f,
-            ": {queues} queues, {keys} keys in checkpoints, {journal_rows} journal rows, {events} events in {took:.1} s"
+            ", {entries} entries in checkpoints, {journal_rows} journal rows, {events} events in {took:.1} s"
         )
     }
 }

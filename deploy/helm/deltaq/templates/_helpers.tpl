@@ -2,6 +2,10 @@
 {{- if contains "deltaq" .Release.Name }}{{ .Release.Name | trunc 50 | trimSuffix "-" }}{{ else }}{{ printf "%s-deltaq" .Release.Name | trunc 50 | trimSuffix "-" }}{{ end }}
 {{- end }}
 
+{{- define "deltaq.scheme" -}}
+http{{ if .Values.tls.existingSecret }}s{{ end }}
+{{- end }}
+
 {{- define "deltaq.selector" -}}
 app.kubernetes.io/name: deltaq
 app.kubernetes.io/instance: {{ .Release.Name }}

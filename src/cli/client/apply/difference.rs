@@ -12,18 +12,30 @@ pub(super) struct Change {
     setting: String,
     before: Value,
     after: Value,
+    /// Whether the file leaves the setting out, so that it gets its default.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    left_out: bool,
 }
 
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} -> {}", self.setting, self.before, self.after)
+        write!(f, "{}: {} -> {}", self.setting, self.before, self.after)?;
+        if self.left_out { f.write_str(" (left out: the default)") } else { Ok(()) }
     }
 }
 
-/// The settings that differ.
-pub(super) fn changes(before: &Map<String, Value>, after: &Map<String, Value>) -> Vec<Change> {
+/// The settings that differ. `given` are those of the file.
+pub(super) fn changes(
+    before: &Map<String, Value>,
+    after: &Map<String, Value>,
+    given: &Map<String, Value>,
+) -> Vec<Change> {
     let mut changes = Vec::new();
     add_changes("", before, after, &mut changes);
+    for change in &mut changes {
+        let name = change.setting.split('.').next().unwrap_or_default();
+        change.left_out = !given.contains_key(name);
+    }
     changes
 }
 
@@ -49,7 +61,7 @@ fn add_changes(
             add_changes(&setting, before, after, changes);
         } else {
             let value = |value: Option<&Value>| value.cloned().unwrap_or_default();
-            changes.push(Change { setting, before: value(before), after: value(after) });
+            changes.push(Change { setting, before: value(before), after: value(after), left_out: false });
         }
     }
 }
@@ -88,14 +100,15 @@ mod tests {
         let after = object(
             json!({"lease": "1m", "rate": {"per_second": 1.0, "burst": 3}, "order": {"x": 1}, "indexes": {}}),
         );
-        let lines: Vec<String> = changes(&before, &after).iter().map(Change::to_string).collect();
+        let given = object(json!({"lease": "60s", "rate": {}, "order": {}}));
+        let lines: Vec<String> = changes(&before, &after, &given).iter().map(Change::to_string).collect();
         assert_eq!(
             lines,
             [
-                r#"lease "30s" -> "1m""#,
-                "rate.burst 2 -> 3",
-                r#"order null -> {"x":1}"#,
-                r#"indexes.a "/a" -> null"#
+                r#"lease: "30s" -> "1m""#,
+                "rate.burst: 2 -> 3",
+                r#"order: null -> {"x":1}"#,
+                r#"indexes.a: "/a" -> null (left out: the default)"#
             ]
         );
     }

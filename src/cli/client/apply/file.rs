@@ -5,7 +5,7 @@ use std::io::{self, Read as _};
 use std::path::Path;
 
 use deltaq_types::name::Name;
-use serde::de::{DeserializeOwned, Error as _, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeOwned, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Number, Value};
 
@@ -18,33 +18,48 @@ const NODES_MAX: usize = 4_000_000;
 /// The name by which the crate toml marks a date.
 const TOML_DATE: &str = "$__toml_private_datetime";
 
-/// The settings of queues, by name, in the order of the file.
-pub(super) type Queues = Vec<(Name, Map<String, Value>)>;
-
 /// The content of a file.
+#[derive(Debug)]
+pub(super) struct File {
+    /// Who declares the queues.
+    pub(super) owner: Option<Name>,
+    /// The settings of queues, by name, in the order of the file.
+    pub(super) queues: Vec<(Name, Map<String, Value>)>,
+}
+
+/// The members of a file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct Members {
+    owner: Option<String>,
     queues: Document,
+    /// For editors.
+    #[serde(rename = "$schema")]
+    _schema: Option<IgnoredAny>,
 }
 
 /// A value without doubled names.
 struct Document(Value);
 
 /// Reads a file, or stdin if it is `-`.
-pub(super) fn read(file: &str) -> Result<Queues, Failure> {
+pub(super) fn read(file: &str) -> Result<File, Failure> {
     let name = if file == "-" { "stdin" } else { file };
     let wrong = |why: String| Failure::Other(format!("{name}: {why}"));
     let text = text_of(file).map_err(|source| Failure::Read { name: name.to_owned(), source })?;
     let text = text.ok_or_else(|| wrong(format!("it has more than {} MiB", BYTES_MAX >> 20)))?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let extension = Path::new(file).extension().and_then(|extension| extension.to_str());
-    let parsed: Result<File, String> = match extension {
+    let parsed: Result<Members, String> = match extension {
         Some("json") => serde_json::from_str(text).map_err(|error| error.to_string()),
         Some("toml") => toml::from_str(text).map_err(|error| error.to_string()),
         _ => yaml(text),
     };
-    let Document(queues) = parsed.map_err(wrong)?.queues;
+    let Members { owner, queues: Document(queues), _schema } = parsed.map_err(wrong)?;
+    let owner = owner.map(|owner| match Name::new(&owner) {
+        Err(_) => Err(wrong(format!("owner {owner:?} breaks the rules of the name of a queue"))),
+        Ok(owner) => Ok(owner),
+    });
+    let owner = owner.transpose()?;
     let Value::Object(queues) = queues else {
         return Err(wrong("queues has no settings by the name of a queue".to_owned()));
     };
@@ -59,7 +74,8 @@ pub(super) fn read(file: &str) -> Result<Queues, Failure> {
             _ => Err(wrong(format!("queue {queue}: its settings are no object"))),
         }
     };
-    queues.into_iter().map(queue).collect()
+    let queues = queues.into_iter().map(queue).collect::<Result<_, _>>()?;
+    Ok(File { owner, queues })
 }
 
 /// The text of a file; `None` if it is too long.
@@ -163,7 +179,7 @@ mod tests {
     use super::*;
 
     fn parsed(text: &str) -> Result<Value, String> {
-        yaml::<File>(text).map(|file| file.queues.0)
+        yaml::<Members>(text).map(|file| file.queues.0)
     }
 
     #[test]
@@ -202,14 +218,17 @@ mod tests {
             let aliases = vec![format!("*a{}", level - 1); 10].join(", ");
             writeln!(bomb, "  a{level}: &a{level} [{aliases}]").expect("a string grows");
         }
-        assert!(parsed(&bomb).is_err());
+        let error = parsed(&bomb).unwrap_err();
+        assert!(error.contains("line 7"), "{error}");
+        let merged = parsed("queues:\n  a: &a {lease: 1m, mode: keys}\n  b: {<<: *a, lease: 2m}\n").unwrap();
+        assert_eq!(merged["b"], json!({"mode": "keys", "lease": "2m"}));
         let usual = (1..1_000).fold(String::new(), |text, number| text + &format!("  q{number}: *default\n"));
         let usual = parsed(&format!("queues:\n  q0: &default {{lease: 1m}}\n{usual}")).unwrap();
         assert_eq!((usual.as_object().unwrap().len(), &usual["q999"]["lease"]), (1_000, &json!("1m")));
-        let date = toml::from_str::<File>("[queues.a]\nlease = 2026-01-01\n").err().unwrap().to_string();
+        let date = toml::from_str::<Members>("[queues.a]\nlease = 2026-01-01\n").err().unwrap().to_string();
         assert!(date.contains("JSON has no dates"), "{date}");
         for text in [r#"{"queues":{"a":{},"a":{}}}"#, r#"{"queues":{"a":{"lease":"1m","lease":"2m"}}}"#] {
-            let error = serde_json::from_str::<File>(text).err().expect(text).to_string();
+            let error = serde_json::from_str::<Members>(text).err().expect(text).to_string();
             assert!(error.contains("twice") && error.contains("line 1"), "{error}");
         }
     }

@@ -1,5 +1,8 @@
 //! `deltaq apply`: the plan, the second time, races, followers, failures, and the file that `queue settings` writes.
 
+mod prune;
+mod schema;
+
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
@@ -40,9 +43,9 @@ fn a_file_is_applied_once() {
     assert_eq!(server.run(&["queues", "-o", "name"]).ok(), "", "a dry run changes nothing");
 
     let applied = server.run(&["apply", "--file", &path]).ok();
-    let expected = "+ prices: mode \"latest\", lease \"60s\", retention {\"age\":\"7d\"}\n\
-                    + no: mode \"keys\"\n\
-                    + prices--shop: mode \"latest\", follow {\"queue\":\"prices\"}\n3 new, 0 changed, 0 as before\n";
+    let expected = "+ prices\n    mode: \"latest\"\n    lease: \"60s\"\n    retention: {\"age\":\"7d\"}\n\
+                    + no\n    mode: \"keys\"\n\
+                    + prices--shop\n    mode: \"latest\"\n    follow: {\"queue\":\"prices\"}\n3 new, 0 changed, 0 as before\n";
     assert_eq!(applied, expected);
     assert_eq!(settings(&server, "prices--shop")["follow"]["queue"], "prices");
     let again = server.run(&["apply", "--file", &path, "--dry-run"]).ok();
@@ -63,10 +66,10 @@ fn a_file_is_applied_once() {
     };
     assert_eq!(
         document["queues"][1],
-        json!({"name": "prices", "action": "change", "changes": [{"setting": "retention.age", "before": "7d", "after": null}]})
+        json!({"name": "prices", "action": "change", "changes": [{"setting": "retention.age", "before": "7d", "after": null, "left_out": true}]})
     );
     assert_eq!(document["queues"][0]["changes"][0]["setting"], "follow");
-    assert!(plan.stdout.contains("~ no: max_failures 20 -> 3\n"), "{plan:?}");
+    assert!(plan.stdout.contains("~ no\n    max_failures: 20 -> 3\n"), "{plan:?}");
     plan.failed(7);
     server.run(&["apply", "--file", &path]).ok();
     assert_eq!(settings(&server, "prices--shop")["follow"], Value::Null);
@@ -90,13 +93,13 @@ fn the_settings_of_a_server_are_a_file() {
     // An index and a schema that the file no longer has are removed.
     let path = file(&other, "less.yaml", "queues:\n  prices: {mode: latest}\n");
     let less = other.run(&["apply", "--file", &path]).ok();
-    assert!(less.contains("indexes.by_city \"/city\" -> null"), "{less}");
+    assert!(less.contains("    indexes.by_city: \"/city\" -> null (left out: the default)\n"), "{less}");
     assert_eq!(
         (&settings(&other, "prices")["indexes"], &settings(&other, "prices")["schema"]),
         (&json!({}), &Value::Null)
     );
     let text = other.run_with(&["apply", "--file", "-"], "queues: {prices: {mode: latest, lease: 2m}}").ok();
-    assert!(text.contains("~ prices: lease \"30s\" -> \"2m\"\n"), "{text}");
+    assert!(text.contains("~ prices\n    lease: \"30s\" -> \"2m\"\n"), "{text}");
 }
 
 #[test]
@@ -184,13 +187,64 @@ fn of_three_files_at_once_each_queue_has_the_settings_of_one() {
 }
 
 #[test]
+fn a_thousand_queues_are_applied_once() {
+    const QUEUES: usize = 1_000;
+    let server = Server::in_memory();
+    let mut text = "owner: shop\nqueues:\n".to_owned();
+    for queue in 0..QUEUES {
+        writeln!(text, "  q{queue}: {{mode: latest, lease: 1m, indexes: {{by_city: /city}}}}")
+            .expect("a string grows");
+    }
+    let path = file(&server, "queues.yaml", &text);
+    let applied = server.run(&["apply", "--file", &path]).ok();
+    assert!(applied.ends_with("1000 new, 0 changed, 0 as before\n"), "{applied}");
+    let again = server.run(&["apply", "--file", &path, "--prune"]).ok();
+    assert!(again.ends_with("0 new, 0 changed, 1000 as before\n"), "{again}");
+}
+
+#[test]
+fn the_settings_that_a_server_exports_change_nothing() {
+    let server = Server::in_memory();
+    let text = "owner: shop
+queues:
+  erp: {mode: latest, key: [/sku], version: /at, indexes: {by_city: /city}, ignore: [/at], schema: {minimum: 4.90}}
+  erp--shop: {mode: latest, key: [/sku], follow: {queue: erp, prefix: 72044e0}, rate: {per_second: 4.90, burst: 3}}
+  jobs: {mode: keys, lease: 3600s, groups: {by: {key_prefix: /}, overrides: {'no': {weight: 3}}}}
+  # With what is a number without quotes.
+  72044e0: {max_failures: 7}
+";
+    let text = text.replace("prefix: 72044e0", "prefix: '72044e0'");
+    server.run(&["apply", "--file", &file(&server, "queues.yaml", &text)]).ok();
+    server.run(&["queue", "create", "byhand"]).ok();
+    let exported = server.run(&["export", "--settings"]).ok();
+    assert!(exported.starts_with("{\n") && exported.contains("\"72044e0\": {"), "{exported}");
+    assert_eq!(exported, server.run(&["queue", "settings"]).ok());
+    let path = file(&server, "exported.json", &exported);
+    let kept = server.run(&["apply", "--file", &path, "--dry-run"]).ok();
+    assert!(kept.ends_with("0 new, 0 changed, 5 as before\n"), "{kept}");
+    let other = text
+        .replace("3600s", "60m")
+        .replace("4.90", "4.9")
+        .replace("mode: latest, key: [/sku]", "key: /sku, mode: latest");
+    let kept = server.run(&["apply", "--file", &file(&server, "queues.yaml", &other), "--dry-run"]).ok();
+    assert!(kept.ends_with("0 new, 0 changed, 4 as before\n"), "{kept}");
+
+    // Another server gets the same queues with the same owners.
+    let copy = Server::in_memory();
+    copy.run(&["apply", "--file", &path]).ok();
+    assert_eq!(copy.run(&["export", "--settings"]).ok(), exported);
+    let refused = server.run(&["export", "--settings", "--data-dir", "/tmp"]).failed(2);
+    assert!(refused.contains("--settings asks a running server"), "{refused}");
+}
+
+#[test]
 fn another_spelling_of_a_schema_is_no_change() {
     let server = Server::in_memory();
     let schema = r#"{"schema":{"type":"object","required":["n"],"minimum":0.10}}"#;
     server.run(&["queue", "create", "q", "--from", schema]).ok();
     let text = "queues:\n  q:\n    lease: 2m\n    schema: {minimum: 0.1, required: [n], type: object}\n";
     let applied = server.run(&["apply", "--file", &file(&server, "queues.yaml", text)]).ok();
-    assert!(applied.starts_with("~ q: lease \"30s\" -> \"2m\"\n"), "{applied}");
+    assert!(applied.starts_with("~ q\n    lease: \"30s\" -> \"2m\"\n"), "{applied}");
 }
 
 #[test]

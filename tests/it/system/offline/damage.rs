@@ -70,11 +70,13 @@ async fn a_good_store_is_good_and_not_touched() {
     let _ = fs::remove_file(killed.join("deltaq.db-shm"));
     let (unread, unread_killed) = (contents(&stopped), contents(&killed));
     let said = check(&stopped).printed();
-    assert!(said.contains("no damage: 2 queues, 5 keys in checkpoints, "), "{said}");
+    assert!(said.contains("no damage: 2 queues with 5 keys, "), "{said}");
     let said = check(&killed).printed();
     assert!(said.contains("note: the store was not closed cleanly"), "{said}");
     assert!(
-        said.contains("no damage: 1 queues, 1 keys in checkpoints, 1 journal rows, 1 events in "),
+        said.contains(
+            "no damage: 1 queues with 1 keys, 0 entries in checkpoints, 1 journal rows, 1 events in "
+        ),
         "{said}"
     );
     assert_eq!(contents(&stopped), unread);

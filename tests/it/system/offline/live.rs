@@ -40,7 +40,7 @@ fn a_store_in_use_is_checked_as_of_one_instant() {
         load.wait_for_more();
         let said = check(&folder).printed();
         assert!(said.contains(&format!("note: process {} uses the store", server.pid())), "{said}");
-        assert!(said.contains("no damage: 1 queues, "), "{said}");
+        assert!(said.contains("no damage: 1 queues with "), "{said}");
     }
     assert!(load.stop() > 0);
     server.stop();
@@ -108,8 +108,14 @@ async fn a_backup_of_a_store_in_use_holds_all_that_was_answered_before_it_began(
         let restored = scratch.path(&format!("restored-{round}"));
         fs::create_dir(&restored).expect("a folder");
         fs::copy(&file, restored.join("deltaq.db")).expect("a copy");
+        let entries = |said: &str| {
+            let found = said.split(", ").find(|part| part.ends_with(" entries in checkpoints"));
+            found.expect("a number of entries").to_owned()
+        };
+        let counted = entries(&said);
         for said in [said, check(&restored).printed(), run("check --backup", &[&file]).printed()] {
-            assert!(said.contains("no damage: 1 queues, "), "{said}");
+            assert!(said.contains("no damage: 1 queues"), "{said}");
+            assert_eq!(entries(&said), counted, "the backup and the check count alike");
             assert!(!said.contains("closed cleanly"), "a backup is not a crashed store: {said}");
         }
         let mut connection = open(&restored).await;

@@ -32,7 +32,7 @@ fn what_is_exported_is_imported_and_exported_again_byte_for_byte() {
     assert_eq!(run("export --queue prices --data-dir", &[&two]).printed(), LINES);
     for store in [&one, &two] {
         let said = check(store).printed();
-        assert!(said.starts_with("no damage: 1 queues, 5 keys in checkpoints, "), "{said}");
+        assert!(said.starts_with("no damage: 1 queues with 5 keys, "), "{said}");
     }
 
     // A running server accepts the same lines, and a server has the imported objects.
@@ -79,7 +79,7 @@ fn a_queue_with_a_schema_is_checked_exported_and_imported_by_it() {
     run_with("import --queue to --data-dir", &[&store], other).printed();
     assert_eq!(run("export --queue to --data-dir", &[&store]).printed(), line);
     let said = check(&store).printed();
-    assert!(said.starts_with("no damage: 2 queues, 2 keys in checkpoints, "), "{said}");
+    assert!(said.starts_with("no damage: 2 queues with 2 keys, "), "{said}");
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn an_import_follows_the_rules_of_seeding_and_leaves_the_store_in_order() {
     let all = "{\"key\":\"a\",\"object\":{\"key\":\"a\"}}\n{\"key\":\"b\",\"object\":{}}\n{\"key\":\"old\",\"object\":{}}\n";
     assert_eq!(run("export --queue known --data-dir", &[&store]).printed(), all);
     let said = check(&store).printed();
-    assert!(!said.contains("note") && said.contains(": 2 queues, 4 keys in checkpoints, "), "{said}");
+    assert!(!said.contains("note") && said.contains(": 2 queues with 4 keys, "), "{said}");
 }
 
 /// As [`run_with`], with a pause after each part of the input.

@@ -62,7 +62,7 @@ fn a_whole_store_moves_to_postgres_and_back() {
     let (code, said, error) = run(&import, &text);
     assert_eq!((code, error.as_str()), (Some(0), ""));
     assert!(said.starts_with("imported 2 queues, 2 runs of checkpoints, "), "{said}");
-    assert!(printed(&["check", "--store", &url]).starts_with("no damage: 2 queues, 41 keys"));
+    assert!(printed(&["check", "--store", &url]).starts_with("no damage: 2 queues with 41 keys"));
     let (code, _, error) = run(&import, &text);
     assert!(code == Some(1) && error.contains("has queues"), "{error}");
     let store = Store::Url(url.clone());
@@ -87,7 +87,7 @@ fn a_whole_store_moves_to_postgres_and_back() {
     assert!(said.starts_with("3 queues, 4 runs of checkpoints, "), "{said}");
     assert!(failed(&["export", "--store", &url, "--to", file]).contains("exists already"));
     printed(&["import", "--data-dir", path(&back), "--from", file]);
-    assert!(printed(&["check", "--data-dir", path(&back)]).starts_with("no damage: 3 queues, 42 keys"));
+    assert!(printed(&["check", "--data-dir", path(&back)]).starts_with("no damage: 3 queues with 42 keys"));
     let server = Spawned::start(&back);
     assert_eq!(contents(&server)["prices counts"], json!([12, 0, 2, 5, 21]));
     server.end(STOP);
@@ -138,7 +138,7 @@ fn a_whole_store_moves_to_several_nodes() {
     assert!(code == Some(1) && error.contains("has queues"), "{error}");
     let used = nodes.cluster.sql("SELECT count(DISTINCT partition) FROM deltaq.queues");
     assert_eq!(used, "3", "the queues are in all partitions");
-    assert!(printed(&["check", "--store", &url]).starts_with("no damage: 43 queues, "));
+    assert!(printed(&["check", "--store", &url]).starts_with("no damage: 43 queues with "));
 
     let (a, b) = (nodes.start("a"), nodes.start("b"));
     nodes.until_owners(&[("a", 1), ("b", 2)]);

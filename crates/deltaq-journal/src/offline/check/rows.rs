@@ -135,7 +135,7 @@ impl Examiner<'_> {
             let rv = match entry {
                 RunEntry::Removed(removed) => removed.rv,
                 RunEntry::Key(_, state) => {
-                    self.report.keys += 1;
+                    self.report.entries += 1;
                     let checked = state.known.as_ref().map(|known| object::check(known.object.as_str()));
                     if let Some(Err(error)) = checked {
                         let what = format!("{place}: known object of key {:?}: {error}", state.key.as_str());

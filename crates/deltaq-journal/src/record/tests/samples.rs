@@ -327,6 +327,7 @@ pub(super) fn full_config() -> Config {
         hook: Some(Arc::new(deliveries::hook())),
         cloudevents: Some(Arc::new(deliveries::cloudevents())),
         kubernetes: Some(Arc::new(deliveries::kubernetes())),
+        owner: Some("shop".into()),
         admission: None,
     }
 }

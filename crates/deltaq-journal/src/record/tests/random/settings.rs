@@ -120,6 +120,7 @@ impl Dice {
             hook: self.maybe(|dice| Arc::new(dice.hook())),
             cloudevents: self.maybe(|dice| Arc::new(dice.cloudevents())),
             kubernetes: self.maybe(|dice| Arc::new(dice.kubernetes())),
+            owner: self.maybe(|dice| dice.of(&["shop", "no"]).into()),
         }
     }
 
