@@ -425,6 +425,7 @@ impl From<deltaq_service::Error> for Problem {
                 Self::new(Code::IndexBuilding, detail).hint(MAKE_ROOM)
             }
             Error::PastUnreadable => Self::new(Code::Internal, detail),
+            Error::Reloading => Self::new(Code::QueueReloading, detail).hint(REPEAT),
             Error::Journal(JournalError::DiskFull) => Self::new(
                 Code::DiskFull,
                 "the journal's disk is full; whether the request took effect is unknown",

@@ -21,7 +21,7 @@ use crate::harness::{Client, Reply, Service};
 const QUEUE: &str = "prices";
 
 /// The verb that each writing operation needs. Reading operations need `read`.
-const VERBS: [(&str, Verb); 34] = [
+const VERBS: [(&str, Verb); 35] = [
     ("put_queue", Verb::Admin),
     ("patch_queue", Verb::Admin),
     ("plan_settings", Verb::Admin),
@@ -33,7 +33,6 @@ const VERBS: [(&str, Verb); 34] = [
     ("reopen_queue", Verb::Admin),
     ("purge_queue", Verb::Admin),
     ("seed", Verb::Admin),
-    ("patch_source", Verb::Admin),
     ("promote_delayed", Verb::Admin),
     ("redrive_parked", Verb::Admin),
     ("discard_parked", Verb::Admin),
@@ -45,7 +44,9 @@ const VERBS: [(&str, Verb); 34] = [
     ("replace", Verb::Produce),
     ("deltas", Verb::Produce),
     ("resync", Verb::Produce),
+    ("patch_source", Verb::Produce),
     ("report_source", Verb::Produce),
+    ("seen_source", Verb::Produce),
     ("pop", Verb::Consume),
     ("settle", Verb::Consume),
     ("ack", Verb::Consume),

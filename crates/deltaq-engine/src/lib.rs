@@ -89,6 +89,7 @@ mod restore;
 mod scan;
 mod settled;
 mod shards;
+mod stale_after;
 mod state;
 mod text_order;
 mod volatile;

@@ -125,6 +125,9 @@ pub enum Error {
         /// The maximum number of waiting calls.
         limit: usize,
     },
+    /// A read of a queue with changes that could not be committed, until the queue is loaded again.
+    #[error("changes of the queue could not be committed, and the queue is being loaded again without them")]
+    Reloading,
     /// The server is shutting down, and delivers no more keys.
     #[error("the server is shutting down")]
     Draining,
@@ -282,6 +285,16 @@ fn followed_by(followers: &[Name], hidden: usize) -> String {
         ("", hidden) => format!("the queue is followed by {hidden} queues that the token may not read"),
         (names, hidden) => {
             format!("the queue is followed by {names}, and {hidden} queues that the token may not read")
+        }
+    }
+}
+
+impl Error {
+    /// The error of a read. A read changes nothing, so its outcome is known.
+    pub(crate) fn of_read(self) -> Self {
+        match self {
+            Self::Journal(JournalError::DiskFull | JournalError::OutcomeUnknown) => Self::Reloading,
+            error => error,
         }
     }
 }

@@ -313,17 +313,17 @@ impl Handle {
     /// Only `service` and tests call this; the other modules use the typed reads.
     ///
     /// # Errors
-    /// [`Error::QueueDeleted`] or [`Error::Journal`].
+    /// [`Error::QueueDeleted`], or [`Error::Reloading`] while the state has changes that are not committed and never will be.
     pub async fn read<T>(&self, read: impl FnOnce(&Queue, Moment) -> T) -> Result<T, Error> {
         self.read_state(|state, moment| read(&state.queue, moment)).await
     }
 
     pub(super) async fn read_state<T>(&self, read: impl FnOnce(&Locked, Moment) -> T) -> Result<T, Error> {
         let (out, commit) = {
-            let state = self.open()?;
+            let state = self.open_to_read()?;
             (read(&state, self.moment()), state.commits.newest.clone())
         };
-        commit.wait().await?;
+        commit.wait().await.map_err(|error| Error::from(error).of_read())?;
         Ok(out)
     }
 
@@ -340,10 +340,10 @@ impl Handle {
         part: impl Fn(&mut S, &Locked) -> ControlFlow<T>,
     ) -> Result<(S, T), Error> {
         let mut so_far = start();
-        let mut generation = self.open()?.generation;
+        let mut generation = self.open_to_read()?.generation;
         loop {
             let (read, commit) = {
-                let state = self.open()?;
+                let state = self.open_to_read()?;
                 if state.generation != generation {
                     generation = state.generation;
                     so_far = start();
@@ -355,7 +355,7 @@ impl Handle {
             };
             // The newest commit of the last part follows those of all parts.
             if let ControlFlow::Break(out) = read {
-                commit.wait().await?;
+                commit.wait().await.map_err(|error| Error::from(error).of_read())?;
                 return Ok((so_far, out));
             }
             tokio::task::yield_now().await;
@@ -436,7 +436,7 @@ impl Handle {
             tokio::pin!(reached);
             // From here on, a wake-up is not lost, even if it arrives before the await.
             reached.as_mut().enable();
-            let found = look(&mut *self.open()?)?;
+            let found = look(&mut *self.open_or_shown()?)?;
             // Even a timer of length zero would let the task of the queue run first.
             if found.is_some() || wait.is_zero() {
                 return Ok(found);

@@ -6,6 +6,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use deltaq_engine::excerpt::Excerpt;
 use deltaq_engine::limits::{JSON_DEPTH_MAX, KEY_BYTES_MAX};
+use deltaq_service::JournalError;
 use deltaq_types::{
     GrantVerb, Info, InfoCaller, InfoGrant, InfoLimits, InfoNode, InfoStore, NodeList, Timestamp,
 };
@@ -61,8 +62,25 @@ pub(in crate::http) async fn readyz(ReadCall { state, .. }: ReadCall) -> Result<
         )
         .hint("the log of the node has the cause"));
     }
-    state.partitions.registries().try_for_each(|registry| registry.check_queues())?;
+    state.partitions.registries().try_for_each(|registry| registry.check_queues()).map_err(not_writing)?;
     Ok("ok\n")
+}
+
+/// Why the server is not ready, if its journal takes no changes.
+fn not_writing(error: deltaq_service::Error) -> Problem {
+    match error {
+        deltaq_service::Error::Journal(JournalError::DiskFull) => Problem::new(
+            Code::DiskFull,
+            "the journal's disk is full: changes are refused, and reads are answered",
+        )
+        .hint("make room on the disk; the server recovers by itself"),
+        deltaq_service::Error::Journal(JournalError::OutcomeUnknown) => Problem::new(
+            Code::JournalUnavailable,
+            "the journal takes no changes, or queues are loaded again after a failure of it",
+        )
+        .hint("the log of the server has the cause; the server recovers by itself"),
+        error => error.into(),
+    }
 }
 
 /// The version, durability and limits of the server.

@@ -10,6 +10,7 @@ use serde_json::json;
 use super::{QUEUE, add_in_the_end, call, expect_all, try_add};
 use crate::harness::blocking::Message;
 use crate::harness::server::{End, Spawned, Store};
+use crate::harness::waiting::until;
 
 /// Bytes of an object, large enough to fill the disk soon.
 const OBJECT_BYTES: usize = 20_000;
@@ -93,6 +94,7 @@ fn a_full_disk_loses_nothing_and_heals_when_there_is_room() {
         }
     }
     assert_eq!(full, Some((507, json!("disk-full"))), "{}", server.last_words());
+    reads_go_on(&server, &acknowledged);
     assert!(acknowledged.len() > 100, "it was full too soon: {}", acknowledged.len());
     volume.run("rm \"$1/ballast\"");
     add_in_the_end(&server, "after");
@@ -101,6 +103,51 @@ fn a_full_disk_loses_nothing_and_heals_when_there_is_room() {
     server.end(End::Kill);
     let server = volume.serve();
     expect_all(&server, &acknowledged, "after a restart");
+}
+
+/// Checks that a server with a full disk refuses changes, and answers every read with what is durable.
+fn reads_go_on(server: &Spawned, acknowledged: &BTreeSet<String>) {
+    // A queue whose change could not be committed is loaded first.
+    until("the queue can be read", || {
+        let (status, body) = call(server, &Message::get(format!("{QUEUE}/status"))).expect("an answer");
+        assert!(status == 200 || body["code"] == "queue-reloading", "{status} {body}");
+        status == 200
+    });
+    expect_all(server, acknowledged, "while the disk is full");
+    for path in [
+        "/v1/queues".to_owned(),
+        QUEUE.to_owned(),
+        format!("{QUEUE}/status"),
+        format!("{QUEUE}/settings"),
+        format!("{QUEUE}/items/key-0"),
+        format!("{QUEUE}/explain/key-0"),
+        format!("{QUEUE}/latest?limit=5"),
+        format!("{QUEUE}/latest/key-0"),
+        format!("{QUEUE}/known"),
+        format!("{QUEUE}/sources"),
+        format!("{QUEUE}/workers"),
+        format!("{QUEUE}/synced"),
+        format!("{QUEUE}/history?key=key-0"),
+        "/v1/sources".to_owned(),
+        "/v1/info".to_owned(),
+        "/livez".to_owned(),
+        "/console/".to_owned(),
+    ] {
+        let (status, body) = call(server, &Message::get(path.clone())).expect("an answer");
+        assert_eq!(status, 200, "{path}: {body}");
+    }
+    let posts = [
+        Message::post(format!("{QUEUE}/add"), &json!({"key": "refused"})),
+        Message::post(format!("{QUEUE}/pop"), &json!({})),
+        Message::post(format!("{QUEUE}/pause"), &json!({})),
+    ];
+    for post in posts {
+        let (status, body) = call(server, &post).expect("an answer");
+        assert_eq!((status, &body["code"]), (507, &json!("disk-full")), "{}: {body}", post.path);
+    }
+    let (status, body) = call(server, &Message::get("/readyz".to_owned())).expect("an answer");
+    let detail = body["detail"].as_str().unwrap_or_default();
+    assert!(status == 507 && !detail.contains("unknown") && detail.contains("reads"), "{status} {body}");
 }
 
 #[test]
