@@ -132,7 +132,7 @@ impl Operation {
 
     /// Whether it lists the queues of all nodes, or what belongs to them.
     pub(super) fn lists_queues(&self) -> bool {
-        matches!(self.id, Some("list_queues" | "list_all_sources"))
+        matches!(self.id, Some("list_queues" | "list_all_sources" | "list_reflectors"))
     }
 
     /// Whether it belongs to the Kubernetes API.

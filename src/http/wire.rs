@@ -33,8 +33,8 @@ pub use self::pushed::{
 };
 pub use self::queue::{queue, status};
 pub use self::read::{
-    Fields, STATES, Selectable, Selected, compared_bytes, index, item, item_with_diff, object, source,
-    synced, worker,
+    Fields, STATES, Selectable, Selected, compared_bytes, index, item, item_with_diff, object, reflector,
+    source, synced, worker,
 };
 pub use self::watch::{
     RETRY, push_event, push_line, refused_events, retry_line, row_bytes_max, watch_bookmark, watch_error,

@@ -21,7 +21,7 @@ use crate::harness::{Client, Reply, Service};
 const QUEUE: &str = "prices";
 
 /// The verb that each writing operation needs. Reading operations need `read`.
-const VERBS: [(&str, Verb); 35] = [
+const VERBS: [(&str, Verb); 36] = [
     ("put_queue", Verb::Admin),
     ("patch_queue", Verb::Admin),
     ("plan_settings", Verb::Admin),
@@ -45,6 +45,7 @@ const VERBS: [(&str, Verb); 35] = [
     ("deltas", Verb::Produce),
     ("resync", Verb::Produce),
     ("patch_source", Verb::Produce),
+    ("report_reflector", Verb::Produce),
     ("report_source", Verb::Produce),
     ("seen_source", Verb::Produce),
     ("pop", Verb::Consume),

@@ -58,6 +58,7 @@ pub use self::queue::feed_readers::WatchLimits;
 pub use self::queue::follow_task::{FollowReport, Obstacle};
 pub use self::queue::hook_log::HookLog;
 pub use self::queue::push_task::PushTask;
+pub use self::queue::reflectors::{ReflectedSource, ReflectorStatus};
 pub use self::queue::shared_pages::PageForm;
 pub use self::queue::source_reports::SourceReport;
 pub use self::queue::{Document, Handle};

@@ -10,6 +10,7 @@ pub(crate) mod lease_waits;
 pub(crate) mod leftovers;
 mod line_limit;
 pub(crate) mod push_task;
+pub(crate) mod reflectors;
 pub(crate) mod shared_pages;
 pub(crate) mod source_reports;
 pub(crate) mod waiters;
@@ -46,6 +47,7 @@ use self::hook_log::HookLog;
 use self::leftovers::Leftovers;
 use self::line_limit::LineLimit;
 use self::push_task::PushTask;
+use self::reflectors::Reflectors;
 use self::shared_pages::PageRoom;
 use self::source_reports::SourceReports;
 use super::grants::Grants;
@@ -91,6 +93,8 @@ pub struct Handle {
     hook_log: HookLog,
     /// The problems that sources have reported.
     pub(super) source_reports: SourceReports,
+    /// The reflectors that have sent heartbeats.
+    pub(super) reflectors: Reflectors,
     parked_lines: LineLimit,
     index_lines: LineLimit,
     /// What the queue holds. Changed only under the queue's lock.
@@ -187,6 +191,7 @@ impl Handle {
             push_task: PushTask::default(),
             hook_log: HookLog::default(),
             source_reports: SourceReports::default(),
+            reflectors: Reflectors::default(),
             parked_lines: LineLimit::default(),
             index_lines: LineLimit::default(),
             held_bytes,
@@ -524,6 +529,7 @@ impl Handle {
         let (moment, contact) = (self.moment(), |source: &Source| state.contact(source));
         let sample = self.context.metrics.sample(&state.queue, waiting, moment, self.lead());
         let sample = sample.with_sources(&state.queue, contact, moment);
+        let sample = sample.with_reflectors(self.reflectors.sources(moment.now));
         Some(sample.with_push(push).with_hook(self.hook_report(&state.queue)))
     }
 

@@ -35,6 +35,7 @@ mod push;
 mod queue;
 mod raw;
 mod read;
+mod reflector;
 mod server;
 mod settings;
 mod timestamp;
@@ -81,6 +82,7 @@ pub use self::read::{
     ExplainDocument, IndexDocument, IndexValueDocument, ItemDocument, ObjectDocument, ParkedError,
     ParkedErrors, QueueSourceDocument, SourceDocument, SourceProblem, SyncedDocument, WorkerDocument,
 };
+pub use self::reflector::{HEARTBEAT_SECS, ReflectorDocument, ReflectorReport, ReflectorState};
 pub use self::server::{
     Info, InfoCaller, InfoGrant, InfoLimits, InfoNode, InfoStore, NodeDocument, NodeList,
 };

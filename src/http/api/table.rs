@@ -7,7 +7,8 @@ use crate::http::openapi::params::{
     AddQuery, AllSourcesQuery, CloseQuery, DeleteQuery, DeleteQueueQuery, DeltasQuery, ExtendQuery,
     GroupsQuery, HistoryQuery, IndexQuery, IndexesQuery, ItemQuery, ItemsQuery, KeyHistoryQuery,
     KeyItemQuery, KeyQuery, KnownQuery, ListQuery, Names, ObjectOfQuery, ObjectQuery, ParkedQuery, PopQuery,
-    ReplaceQuery, SettingsQuery, SourcesQuery, SyncedQuery, UpdateQuery, ViewQuery, WatchQuery, WorkersQuery,
+    ReflectorsQuery, ReplaceQuery, SettingsQuery, SourcesQuery, SyncedQuery, UpdateQuery, ViewQuery,
+    WatchQuery, WorkersQuery,
 };
 use crate::http::operation::{BodyKind, Class, Operation, Permission};
 use crate::http::request::call::{Handler, conditional, with_body, with_headers, without_body};
@@ -138,6 +139,7 @@ operations! {
     POST   "/v1/queues/{queue}/sources"        report_source  OnQueue(Produce) Write     Document []                long  with_body    sources::report;
     PATCH  "/v1/queues/{queue}/sources/{source}" patch_source OnQueue(Produce) Write     Document []                long  with_body    sources::change;
     POST   "/v1/queues/{queue}/sources/{source}/seen" seen_source OnQueue(Produce) Write Empty    []                long  with_body    sources::seen;
+    POST   "/v1/queues/{queue}/reflectors"     report_reflector OnQueue(Produce) Write  Document []                long  with_body    sources::reflector;
     GET    "/v1/queues/{queue}/workers"        list_workers   OnQueue(Read)    Read      Ignored  [WorkersQuery]    long  without_body sources::workers;
     GET    "/v1/queues/{queue}/groups"         list_groups    OnQueue(Read)    Read      Ignored  [GroupsQuery]     long  without_body groups::groups;
     GET    "/v1/queues/{queue}/synced"         get_synced     OnQueue(Read)    Wait      Ignored  [SyncedQuery]     long  without_body sources::synced;
@@ -147,6 +149,7 @@ operations! {
     POST   "/v1/queues/{queue}/hook/deliveries/redeliver" redeliver_deliveries OnQueue(Admin) List Document []      long  with_body    hooks::redeliver;
     POST   "/v1/queues/{queue}/hook/deliveries/discard" discard_deliveries OnQueue(Admin) Write Document []         long  with_body    hooks::discard;
     GET    "/v1/sources"                       list_all_sources Somewhere(Read) Read     Ignored  [AllSourcesQuery] long  without_body overview::sources;
+    GET    "/v1/reflectors"                    list_reflectors Somewhere(Read) Read     Ignored  [ReflectorsQuery] long  without_body overview::reflectors;
     GET    "/v1/info"                          get_info       Token            Read      Ignored  []                long  without_body server::info;
     GET    "/v1/nodes"                         list_nodes     Everywhere(Read) Read      Ignored  []                long  without_body server::nodes;
     GET    "/livez"                            livez          Nothing          Unlimited Ignored  []                long  without_body server::livez;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::ReflectedSource;
 use deltaq_engine::id::Source;
 use deltaq_engine::ready::ReadyCounts;
 use deltaq_engine::time::Time;
@@ -142,6 +143,8 @@ pub struct Sample {
     pub(super) gauges: Gauges,
     /// The sources, by name. Empty for a queue that shares its series.
     pub(super) sources: Vec<SourceSample>,
+    /// The sources whose reflectors have sent heartbeats, by name. Empty for a queue that shares its series.
+    pub(super) reflected: Vec<ReflectedSource>,
     /// The lag of a follower. `None` for a queue that shares its series.
     pub(super) lag: Option<Lag>,
     /// What the task of a queue that pushes does. `None` for a queue that shares its series.
@@ -313,7 +316,15 @@ impl QueueMetrics {
             // A queue with a watch may have got its own series since.
             series.is_watched.store(true, Ordering::Relaxed);
         }
-        Sample { series, gauges, sources: Vec::new(), lag: None, push: None, hook: None }
+        Sample {
+            series,
+            gauges,
+            sources: Vec::new(),
+            reflected: Vec::new(),
+            lag: None,
+            push: None,
+            hook: None,
+        }
     }
 
     fn series(&self) -> Arc<Series> {
@@ -345,6 +356,15 @@ impl Sample {
             }
         });
         self.sources = sources.collect();
+        self
+    }
+
+    /// Adds the sources whose reflectors have sent heartbeats.
+    #[must_use]
+    pub fn with_reflectors(mut self, reflected: Vec<ReflectedSource>) -> Self {
+        if self.series.name.is_some() {
+            self.reflected = reflected;
+        }
         self
     }
 
