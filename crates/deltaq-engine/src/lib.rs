@@ -37,6 +37,7 @@ pub mod effects;
 pub mod event;
 pub mod excerpt;
 pub mod explain;
+mod failing;
 pub mod feed;
 pub mod follow;
 pub mod followed;

@@ -11,7 +11,11 @@ use deltaq_types::{
     GrantVerb, Info, InfoCaller, InfoGrant, InfoLimits, InfoNode, InfoStore, NodeList, Timestamp,
 };
 
-use crate::access::Caller;
+use metrics::{Key, Label};
+use metrics_exporter_prometheus::LabelSet;
+use metrics_exporter_prometheus::formatting::{write_help_line, write_metric_line, write_type_line};
+
+use crate::access::{Caller, Tokens};
 use crate::http::gate::limits::{LEASE_MAX, PAGE_MAX, POP_MAX};
 use crate::http::openapi::params::OfProblem;
 use crate::http::openapi::responses::{Always, NotFound, Unavailable};
@@ -160,12 +164,30 @@ fn caller_document(caller: &Caller) -> InfoCaller {
     }
 }
 
+/// The expiries of the tokens that have one. The tokens may change at a reload, so the recorder does not keep them.
+fn token_expiries(tokens: &Tokens) -> String {
+    const NAME: &str = "deltaq_token_expiry_timestamp_seconds";
+    let mut text = String::new();
+    for (name, expires_us) in tokens.expiries() {
+        if text.is_empty() {
+            write_help_line(&mut text, NAME, None, None, "Expiry of the token, in seconds since 1970.");
+            write_type_line(&mut text, NAME, None, None, "gauge");
+        }
+        let key = Key::from_parts("", vec![Label::new("token", name.to_owned())]);
+        let labels = LabelSet::from_key_and_global(&key, &<_>::default());
+        let seconds = Duration::from_micros(expires_us).as_secs_f64();
+        write_metric_line(&mut text, NAME, None, &labels, None::<(&str, &str)>, seconds, None);
+    }
+    text
+}
+
 /// All metrics in Prometheus' text format; by default on a listener of its own.
 pub(in crate::http) async fn metrics(ReadCall { state, .. }: ReadCall) -> Result<Response, Problem> {
     // With thousands of queues this takes a while, and it must not delay the requests of a thread.
     let partitions = state.partitions.clone();
     let text = tokio::task::spawn_blocking(move || partitions.render_metrics()).await;
-    let text = text.map_err(|_| Problem::new(Code::Internal, "the metrics could not be rendered"))?;
+    let mut text = text.map_err(|_| Problem::new(Code::Internal, "the metrics could not be rendered"))?;
+    text.push_str(&token_expiries(&state.gate.access.tokens()));
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }
 

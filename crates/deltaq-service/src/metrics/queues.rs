@@ -124,6 +124,7 @@ pub(super) struct Gauges {
     pub(super) ready: ReadyCounts,
     pub(super) oldest_ready_age: Duration,
     pub(super) oldest_unacknowledged_age: Duration,
+    pub(super) highest_failures: u32,
     pub(super) waiters: usize,
     /// Number of watches of each view.
     pub(super) watches: [usize; 2],
@@ -304,6 +305,7 @@ impl QueueMetrics {
             // While the queue is paused, its keys wait on purpose, so their age is reported as 0.
             oldest_ready_age: status.oldest_ready_age.filter(|_| !status.paused).unwrap_or_default(),
             oldest_unacknowledged_age: status.oldest_unacknowledged_age.unwrap_or_default(),
+            highest_failures: queue.highest_failures(),
             waiters: waiting.pops,
             watches: waiting.watches,
             feed_keys: feeds.map(|feed| feed.keys),
@@ -446,6 +448,7 @@ impl Gauges {
         self.held_bytes += other.held_bytes;
         self.oldest_ready_age = self.oldest_ready_age.max(other.oldest_ready_age);
         self.oldest_unacknowledged_age = self.oldest_unacknowledged_age.max(other.oldest_unacknowledged_age);
+        self.highest_failures = self.highest_failures.max(other.highest_failures);
         self.waiters += other.waiters;
         for (sums, more) in [
             (&mut self.watches, other.watches),

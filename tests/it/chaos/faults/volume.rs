@@ -56,9 +56,17 @@ impl Volume {
         assert!(done.expect("nsenter of util-linux runs").success(), "{script}");
     }
 
+    /// A server that writes until the file system is full.
     fn serve(&self) -> Spawned {
+        self.serve_above(0)
+    }
+
+    /// A server that refuses changes while the file system has less than this many bytes free.
+    fn serve_above(&self, min_free_bytes: u64) -> Spawned {
         let store = Store::Borrowed(self.folder.clone());
-        Spawned::start_as(&store, self.command(env!("CARGO_BIN_EXE_deltaq")), |_| {})
+        Spawned::start_as(&store, self.command(env!("CARGO_BIN_EXE_deltaq")), |command| {
+            command.env("DELTAQ_STORAGE__MIN_FREE_BYTES", min_free_bytes.to_string());
+        })
     }
 }
 
@@ -103,6 +111,35 @@ fn a_full_disk_loses_nothing_and_heals_when_there_is_room() {
     server.end(End::Kill);
     let server = volume.serve();
     expect_all(&server, &acknowledged, "after a restart");
+}
+
+#[test]
+fn changes_are_refused_before_the_disk_is_full() {
+    let volume = Volume::mount("low");
+    let server = volume.serve_above(8 << 20);
+    let mut acknowledged = BTreeSet::new();
+    let mut add = |key: String| {
+        let done = try_add(&server, &key);
+        acknowledged.extend(done.then_some(key));
+        done
+    };
+    assert!(add("before".to_owned()));
+    volume.run("head -c 18000000 /dev/zero > \"$1/ballast\"");
+    let mut number = 0;
+    until("changes are refused", || {
+        number += 1;
+        !add(format!("key-{number}"))
+    });
+    // Nothing was lost, so the queue is read as before, without being loaded again.
+    expect_all(&server, &acknowledged, "while there is little room");
+    let (status, body) = call(&server, &Message::get("/readyz".to_owned())).expect("an answer");
+    let detail = body["detail"].as_str().unwrap_or_default();
+    assert!(status == 507 && detail.contains("storage.min_free_bytes"), "{status} {body}");
+    volume.run("rm \"$1/ballast\"");
+    add_in_the_end(&server, "after");
+    acknowledged.insert("after".to_owned());
+    expect_all(&server, &acknowledged, "after there was room");
+    server.end(End::Kill);
 }
 
 /// Checks that a server with a full disk refuses changes, and answers every read with what is durable.
