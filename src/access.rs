@@ -250,6 +250,11 @@ impl Tokens {
         self.callers.iter().find(|caller| caller.name() == name)
     }
 
+    /// The names of the tokens that expire, with their expiry in microseconds since the Unix epoch.
+    pub fn expiries(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.callers.iter().filter_map(|caller| Some((caller.name(), caller.expires_us?)))
+    }
+
     /// Whether there are no tokens, so that every caller may do everything.
     #[must_use]
     pub fn is_empty(&self) -> bool {

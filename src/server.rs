@@ -4,6 +4,7 @@ mod auditing;
 mod backend;
 mod certificate;
 mod cluster;
+mod disk;
 mod error;
 mod face;
 mod grants;
@@ -41,7 +42,7 @@ pub use self::ready_file::ReadyFile;
 pub use self::reload::{Reloadable, Reloaded};
 
 use crate::audit::Audit;
-use crate::config::{self, Settings};
+use crate::config::Settings;
 use crate::http::connection::threads::Threads;
 use crate::http::{Node, RequestMetrics, StoreInfo};
 use crate::push::{Connector, Policy};
@@ -112,7 +113,7 @@ impl Server {
         sockets: PassedSockets,
     ) -> Result<Self, Error> {
         let clock = Clock::system();
-        let metrics = metrics(&settings.metrics)?;
+        let metrics = metrics(settings)?;
         // From here on, SIGHUP does not end the process.
         let hangups = signal(SignalKind::hangup()).map_err(|source| Error::Signal { source })?;
         let listeners = Listeners::bind(settings, sockets).await?;
@@ -228,9 +229,11 @@ impl Server {
     }
 }
 
-fn metrics(settings: &config::Metrics) -> Result<Metrics, Error> {
-    let metrics = Metrics::new(settings.max_queues).map_err(|source| Error::Metrics { source })?;
-    Ok(metrics.switched(settings.enabled))
+fn metrics(settings: &Settings) -> Result<Metrics, Error> {
+    let metrics = Metrics::new(settings.metrics.max_queues).map_err(|source| Error::Metrics { source })?;
+    let metrics = metrics.switched(settings.metrics.enabled);
+    metrics.set_memory_limits(settings.memory_bytes, settings.queues.max_held_bytes);
+    Ok(metrics)
 }
 
 /// Logs the line of a start, with the facts that operators need first.

@@ -65,6 +65,7 @@ const (
 	CodeRecovering           Code = "recovering"
 	CodeJournalUnavailable   Code = "journal-unavailable"
 	CodeJournalBehind        Code = "journal-behind"
+	CodeQueueReloading       Code = "queue-reloading"
 	CodeIndexBuilding        Code = "index-building"
 	CodeTimeout              Code = "timeout"
 	CodeDiskFull             Code = "disk-full"

@@ -299,6 +299,13 @@ impl Backup {
         let (to, took) = (self.to.display(), clock.since(begun_us).as_secs_f64());
         print(&format!("copied {bytes} bytes to {to} in {took:.1} s"));
         let code = report(&found);
+        if found.is_good()
+            && let Err(error) = backup::note(self.store.get()?, &clock)
+        {
+            eprintln!(
+                "deltaq: warning: the time of the backup can't be noted in the data directory, so the server does not show it: {error}"
+            );
+        }
         if !found.is_good() {
             print("the copy is kept and has the damage of the store; keep older backups too");
         }

@@ -174,6 +174,9 @@ pub struct Storage {
     /// Maximum size of the changes that wait to be committed, in bytes. Above it, changes are refused.
     #[serde(deserialize_with = "range::whole::<1_024, { 1 << 40 }, _, _>")]
     pub max_uncommitted_bytes: usize,
+    /// Free bytes of the file system of `data_dir` below which changes are refused; 0 for none.
+    #[serde(deserialize_with = "range::whole::<0, { 1 << 50 }, _, _>")]
+    pub min_free_bytes: u64,
 }
 
 /// How durable a change is when its response is sent.

@@ -132,7 +132,16 @@ impl Operation {
 
     /// Whether it reads the queues of all nodes, or what belongs to them.
     pub(super) fn lists_queues(&self) -> bool {
-        matches!(self.id, Some("list_queues" | "list_all_sources" | "list_all_workers" | "find" | "get_all_series" | "list_activity"))
+        let of_all = [
+            "list_queues",
+            "list_all_sources",
+            "list_reflectors",
+            "list_all_workers",
+            "find",
+            "get_all_series",
+            "list_activity",
+        ];
+        self.id.is_some_and(|id| of_all.contains(&id))
     }
 
     /// Whether it belongs to the Kubernetes API.

@@ -3,6 +3,7 @@
 
 mod code;
 mod hint;
+mod journal;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,7 +21,7 @@ use deltaq_engine::object::SyntaxError;
 use deltaq_engine::object_version::VersionError;
 use deltaq_engine::refusal::Refusal;
 use deltaq_service::admission::{self, Unfit, Violation};
-use deltaq_service::{self, FollowError, JournalError, Progress};
+use deltaq_service::{self, FollowError, Progress};
 use deltaq_types::duration::whole_ms;
 use deltaq_types::{ExpiredReason, ViolationDocument};
 use serde::Serialize;
@@ -381,7 +382,7 @@ impl From<deltaq_service::Error> for Problem {
                 let way_out = "PUT creates it, and so does add unless queues.auto_create is off";
                 Self::new(Code::QueueNotFound, detail).hint(way_out)
             }
-            Error::NotOwner | Error::Journal(JournalError::Closing) => Self::new(Code::NotOwner, detail),
+            Error::NotOwner => Self::new(Code::NotOwner, detail),
             Error::QueueDeleted => Self::new(Code::QueueDeleted, detail),
             Error::Follow(error) => {
                 let problem =
@@ -395,7 +396,9 @@ impl From<deltaq_service::Error> for Problem {
                     _ => problem,
                 }
             }
-            Error::ResourceTaken { .. } => Self::invalid_setting("kubernetes.plural", &detail).hint("use another plural or group"),
+            Error::ResourceTaken { .. } => {
+                Self::invalid_setting("kubernetes.plural", &detail).hint("use another plural or group")
+            }
             Error::Followed { followers, hidden: _ } => {
                 let names: Vec<_> = followers.iter().map(ToString::to_string).collect();
                 Self::new(Code::Followed, detail)
@@ -421,26 +424,10 @@ impl From<deltaq_service::Error> for Problem {
                 Self::new(Code::IndexNotFound, detail).hint(format!("the queue has {names}"))
             }
             Error::IndexBuilding { .. } => Self::new(Code::IndexBuilding, detail),
-            Error::NoRoomForIndex { .. } => {
-                Self::new(Code::IndexBuilding, detail).hint(MAKE_ROOM)
-            }
+            Error::NoRoomForIndex { .. } => Self::new(Code::IndexBuilding, detail).hint(MAKE_ROOM),
             Error::PastUnreadable => Self::new(Code::Internal, detail),
-            Error::Journal(JournalError::DiskFull) => Self::new(
-                Code::DiskFull,
-                "the journal's disk is full; whether the request took effect is unknown",
-            )
-            .hint("make room on the disk; the server recovers by itself. Changes and settles are safe to repeat"),
-            Error::Journal(JournalError::Backlog { limit } | JournalError::BacklogOfToken { limit }) => Self::new(
-                Code::JournalBehind,
-                format!("{detail}; nothing of the request was applied"),
-            )
-            .hint(REPEAT)
-            .with("limit", limit),
-            Error::Journal(JournalError::OutcomeUnknown) => Self::new(
-                Code::JournalUnavailable,
-                "the journal could not confirm the write; whether it took effect is unknown",
-            )
-            .hint(REPEAT_IF_SAFE),
+            Error::Reloading => Self::new(Code::QueueReloading, detail).hint(REPEAT),
+            Error::Journal(error) => journal::problem(error, detail),
         }
     }
 }

@@ -208,7 +208,8 @@ impl Observed {
     fn class(&self, status: Option<u16>) -> Option<Class> {
         let context = &self.context;
         let is_refused = status.is_some_and(problem::refuses_caller);
-        let is_admin = context.authorization.verb.get() == Some(&Verb::Admin);
+        let is_admin = context.authorization.verb.get() == Some(&Verb::Admin)
+            || context.authorization.needs_admin.load(Ordering::Relaxed);
         if self.is_check() || !(context.state.audit.all || is_admin || is_refused) {
             return None;
         }

@@ -35,7 +35,7 @@ pub use self::pushed::{
 pub use self::queue::{queue, status};
 pub use self::read::{
     Fields, STATES, Selectable, Selected, compared_bytes, index, item, item_with_diff, object, queue_worker,
-    source, synced, worker,
+    reflector, source, synced, worker,
 };
 pub use self::series::series;
 pub use self::watch::{

@@ -16,7 +16,7 @@ use deltaq_service::metrics::Metrics;
 use deltaq_types::{Durability, StoreKind};
 use tokio::task::JoinHandle;
 
-use super::{Error, waiting};
+use super::{Error, disk, waiting};
 use crate::config::{self, Storage};
 use crate::http::StoreInfo;
 
@@ -146,6 +146,11 @@ impl Parts<'_> {
         let (journal, writer, contents) = opened.map_err(failed)?;
         let writing = shutdown.spawn_on_own_thread("journal writer", writer.run());
         let writing = Some(writing.map_err(|source| Error::Thread { purpose: "the journal", source })?);
+        if let Place::Folder(folder) = &place {
+            let (low, of_disk) = (storage.min_free_bytes, metrics.of_disk());
+            let watch = disk::watch(folder.clone(), low, journal.clone(), of_disk, shutdown.clone());
+            shutdown.spawn("disk watch", watch);
+        }
         Ok(Opened { journal: Some(journal), writing, contents, place: Some(place), store })
     }
 }

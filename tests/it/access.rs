@@ -22,7 +22,7 @@ use crate::harness::{Client, Reply, Service};
 const QUEUE: &str = "prices";
 
 /// The verb that each writing operation needs. Reading operations need `read`.
-const VERBS: [(&str, Verb); 34] = [
+const VERBS: [(&str, Verb); 36] = [
     ("put_queue", Verb::Admin),
     ("patch_queue", Verb::Admin),
     ("plan_settings", Verb::Admin),
@@ -34,7 +34,6 @@ const VERBS: [(&str, Verb); 34] = [
     ("reopen_queue", Verb::Admin),
     ("purge_queue", Verb::Admin),
     ("seed", Verb::Admin),
-    ("patch_source", Verb::Admin),
     ("promote_delayed", Verb::Admin),
     ("redrive_parked", Verb::Admin),
     ("discard_parked", Verb::Admin),
@@ -46,7 +45,10 @@ const VERBS: [(&str, Verb); 34] = [
     ("replace", Verb::Produce),
     ("deltas", Verb::Produce),
     ("resync", Verb::Produce),
+    ("patch_source", Verb::Produce),
+    ("report_reflector", Verb::Produce),
     ("report_source", Verb::Produce),
+    ("seen_source", Verb::Produce),
     ("pop", Verb::Consume),
     ("settle", Verb::Consume),
     ("ack", Verb::Consume),

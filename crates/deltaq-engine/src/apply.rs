@@ -22,6 +22,7 @@ use super::delta::{self, Delta, Deltas};
 use super::event::{
     Appended, Due, Event, EventKind, Leased, Origin, Queued, ReplaceCounts, ReplaceEnded, ViewChanges,
 };
+use super::failing::failures_of;
 use super::follow::{FollowPhase, FollowPosition};
 use super::freshness::Changes;
 use super::id::{Rv, Slot, Source, Token};
@@ -130,6 +131,7 @@ impl State {
         let measured = Measured::of(&event.kind);
         let bytes = measured.bytes(entry);
         let (changes, owner) = (Changes::of(&entry.schedule_state), entry.owner().cloned());
+        let failures = failures_of(&entry.schedule_state);
         let before = View::ALL.map(|view| entry.version_in(view));
         let mut applied = match &event.kind {
             EventKind::Appended(appended) => self.apply_appended(slot, appended, id)?,
@@ -153,6 +155,8 @@ impl State {
             self.held_bytes = self.held_bytes + after - bytes;
         }
         applied.removed = self.drop_if_unused(slot, id)?;
+        let after = self.table.at(slot).map_or(0, |entry| failures_of(&entry.schedule_state));
+        self.failing.change(failures, after);
         Ok(applied)
     }
 

@@ -42,7 +42,7 @@ use super::object_version::ObjectVersion;
 use super::omit::is_default;
 pub use super::schedule::Charged;
 use super::schedule::{HeadStart, Window};
-use super::snapshot::StaleAfter;
+use super::stale_after::StaleAfter;
 use super::time::Time;
 pub use super::view::ViewChanges;
 

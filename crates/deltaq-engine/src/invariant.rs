@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::delta::{Delta, Deltas};
+use super::failing::{Failing, failures_of};
 use super::id::{Rv, Slot, Source};
 use super::limits::HOLD_SECS_MAX;
 use super::mode::ModeRules;
@@ -20,6 +21,7 @@ impl Queue {
     pub fn check(&self) -> Result<(), String> {
         let mut sizes = IndexSizes::default();
         let (mut known, mut initial_pending, mut pops, mut held_bytes) = (0, 0, 0, 0);
+        let mut failing = Failing::default();
         let mut owned: BTreeMap<&Source, Vec<Slot>> = BTreeMap::new();
         let mut last = None;
         let mut entries = 0;
@@ -37,6 +39,7 @@ impl Queue {
             held_bytes += entry.held_bytes();
             known += usize::from(entry.known.is_some());
             initial_pending += usize::from(entry.initial_pending.is_some());
+            failing.change(0, failures_of(&entry.schedule_state));
             pops += usize::from(entry.schedule_state.lease().is_some_and(|lease| lease.pop_id.is_some()));
         }
         for (what, counted, kept) in [
@@ -49,6 +52,9 @@ impl Queue {
             if counted != kept {
                 return Err(format!("{what}: {counted} counted, {kept} kept"));
             }
+        }
+        if failing != self.state().failing {
+            return Err(format!("failures: {failing:?} counted, {:?} kept", self.state().failing));
         }
         let kept = self.state().schedule.index_sizes();
         if sizes != kept {

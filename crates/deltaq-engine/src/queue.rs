@@ -321,6 +321,12 @@ impl Queue {
         self.state.sources.after(after, limit)
     }
 
+    /// How often the key has failed that has failed most often. Parked keys, and keys without work, do not count.
+    #[must_use]
+    pub fn highest_failures(&self) -> u32 {
+        self.state.failing.highest()
+    }
+
     /// The histories of the sources, by name.
     pub fn source_histories(&self) -> impl Iterator<Item = (&Source, &SourceHistory)> {
         self.state.sources.histories()

@@ -11,6 +11,7 @@ use super::births::Births;
 use super::checkpoint::{Checkpoints, SlotSet};
 use super::deliveries::Deliveries;
 use super::event::{EventKind, ReplaceCounts, ReplaceEnded};
+use super::failing::failures_of;
 use super::id::{Rv, Slot};
 use super::initial::InitialList;
 use super::key::Key;
@@ -125,6 +126,7 @@ impl Restore {
             state.sources.key_moved(slot, None, entry.owner());
             state.known += usize::from(entry.known.is_some());
             state.initial_pending += usize::from(entry.initial_pending.is_some());
+            state.failing.change(0, failures_of(&entry.schedule_state));
             state.held_bytes += entry.held_bytes();
             checkpoints.key_bytes += entry.stored_bytes();
             if let Some(lease) = entry.schedule_state.lease()

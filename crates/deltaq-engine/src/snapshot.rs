@@ -2,7 +2,6 @@
 //! derived, like that of events. The journal decides how the state of a key is encoded.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use deltaq_types::PauseReason;
 use serde::{Deserialize, Serialize};
@@ -23,9 +22,10 @@ use super::omit::is_default;
 use super::rate::RateDebt;
 use super::rate_limit::BucketLevel;
 use super::schedule::{GroupsState, ScheduleState};
-use super::time::{Time, micros};
+use super::time::Time;
 
 pub use super::settled::SettledLeases;
+pub use super::stale_after::StaleAfter;
 
 /// The state of a queue without its keys. Its JSON is the content of a queue's row; `rv` has a column of its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -147,16 +147,6 @@ pub struct SourceHistory {
     /// The number of the last call that had a sequence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sequence: Option<u64>,
-}
-
-/// How long a source may be silent before it counts as stale.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StaleAfter {
-    /// The longest silence.
-    #[serde(rename = "longest_us", with = "micros")]
-    pub longest: Duration,
-    /// When the threshold was set. The silence of a source that was never in contact begins here.
-    pub since: Time,
 }
 
 impl SourceHistory {

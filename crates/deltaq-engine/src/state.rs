@@ -9,6 +9,7 @@ use super::birth::Birth;
 use super::births::Births;
 use super::config::Config;
 use super::deliveries::Deliveries;
+use super::failing::Failing;
 use super::follow::FollowPosition;
 use super::id::{Rv, Slot, Source};
 use super::initial::InitialList;
@@ -88,6 +89,8 @@ pub(super) struct State {
     pub(super) known: usize,
     /// Number of keys with a pending delta of the initial list.
     pub(super) initial_pending: usize,
+    /// How often the keys that fail have failed.
+    pub(super) failing: Failing,
     /// Whether something may stop delivery: a pause, a hold, or a limit. One flag, so that a queue without them asks for none of them.
     ///
     /// Invariant: false only if [`may_stop`](Self::may_stop) is.
@@ -133,6 +136,7 @@ impl State {
             births,
             known: 0,
             initial_pending: 0,
+            failing: Failing::default(),
             stops,
             restored_groups: Vec::new(),
             held_bytes: 0,

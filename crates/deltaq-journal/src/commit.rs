@@ -16,6 +16,14 @@ pub enum Error {
     /// The disk is full. Whether the events are durable is unknown.
     #[error("the journal's disk is full")]
     DiskFull,
+    /// The disk is nearly full. Nothing was applied.
+    #[error(
+        "the journal's disk has less than {min_free_bytes} bytes free, which storage.min_free_bytes keeps for the journal itself"
+    )]
+    DiskLow {
+        /// The setting `storage.min_free_bytes`.
+        min_free_bytes: u64,
+    },
     /// Too many bytes are waiting to be committed. Nothing was applied.
     #[error("{limit} bytes wait to be committed already, as many as storage.max_uncommitted_bytes allows")]
     Backlog {
@@ -48,7 +56,7 @@ impl Error {
     /// Whether the change can be made once earlier changes are committed.
     #[must_use]
     pub const fn is_backlog(self) -> bool {
-        matches!(self, Self::Backlog { .. } | Self::BacklogOfToken { .. })
+        matches!(self, Self::Backlog { .. } | Self::BacklogOfToken { .. } | Self::DiskLow { .. })
     }
 }
 

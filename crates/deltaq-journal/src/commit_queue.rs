@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -42,6 +42,8 @@ pub struct CommitQueue {
     /// Approximate memory of all batches in bytes, including the batch that is being committed.
     uncommitted: Arc<AtomicUsize>,
     uncommitted_max: usize,
+    /// The free bytes that the disk must have; 0 while it has them.
+    lacking: AtomicU64,
     lives: Mutex<HashMap<QueueId, Weak<dyn Live>>>,
     batch_ready: Notify,
     /// Wakes the followers that wait until fewer bytes are uncommitted.
@@ -82,6 +84,7 @@ impl CommitQueue {
             state: Mutex::new(state),
             uncommitted,
             uncommitted_max,
+            lacking: AtomicU64::new(0),
             lives: Mutex::default(),
             batch_ready: Notify::new(),
             committed: Notify::new(),
@@ -112,13 +115,14 @@ impl CommitQueue {
     /// as much memory as is free, so that others have room.
     ///
     /// # Errors
-    /// The errors of [`check`](Self::check), [`Error::Backlog`], [`Error::BacklogOfToken`] or [`Error::Closing`].
+    /// The errors of [`check`](Self::check), [`Error::DiskLow`], [`Error::Backlog`], [`Error::BacklogOfToken`] or [`Error::Closing`].
     pub fn admit(&self, author: &Author) -> Result<Epoch, Error> {
         let state = self.lock();
         state.down.map_or(Ok(()), Err)?;
         if state.is_closing {
             return Err(Error::Closing);
         }
+        self.check_space()?;
         let free = self.uncommitted_max.saturating_sub(self.uncommitted_bytes());
         if free == 0 {
             return Err(Error::Backlog { limit: self.uncommitted_max });
@@ -128,6 +132,23 @@ impl CommitQueue {
             return Err(Error::BacklogOfToken { limit: share });
         }
         Ok(state.epoch)
+    }
+
+    /// Refuses changes while the disk has less than this many bytes free; 0 accepts them again. The journal itself goes on, so
+    /// checkpoints can make room.
+    pub fn set_lacking(&self, min_free_bytes: u64) {
+        self.lacking.store(min_free_bytes, Ordering::Relaxed);
+    }
+
+    /// Whether the disk has the free bytes that it must have.
+    ///
+    /// # Errors
+    /// [`Error::DiskLow`].
+    pub fn check_space(&self) -> Result<(), Error> {
+        match self.lacking.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            min_free_bytes => Err(Error::DiskLow { min_free_bytes }),
+        }
     }
 
     /// Waits until less than half of the limit on uncommitted bytes is used. Followers wait here, so that calls always

@@ -11,12 +11,14 @@ use tracing::debug;
 
 /// The least time between two reports of a contact.
 const REPORT_EVERY: Duration = Duration::from_mins(1);
+/// The least time between the report of a threshold and the next report.
+const THRESHOLD_PAUSE: Duration = Duration::from_secs(1);
 /// Timeout of a call.
 const CALL_MAX: Duration = Duration::from_secs(10);
 /// The threshold of a source is this many times the longest time between two contacts.
 const MISSED_MAX: u32 = 3;
 
-/// The contacts that the queue has not been told.
+/// The contacts that were not reported to the queue yet.
 #[derive(Debug, Default)]
 pub(super) struct Contacts {
     state: Mutex<State>,
@@ -54,7 +56,7 @@ impl Contacts {
         }
     }
 
-    /// Reports what the queue has not been told; without a threshold, only contacts.
+    /// Reports what is new; without a threshold, only contacts.
     pub(super) async fn report(
         &self,
         client: &Client,
@@ -69,11 +71,11 @@ impl Contacts {
         };
         if unset.is_some() && threshold.is_some() {
             let set = queue.set_stale_after(source, threshold);
-            if !is_told(timeout(CALL_MAX, set).await.map(|told| told.map(drop)), source) {
+            if !is_reported(timeout(CALL_MAX, set).await.map(|reported| reported.map(drop)), source) {
                 self.state.lock().unset = unset;
             }
         }
-        if is_seen && !is_told(timeout(CALL_MAX, queue.seen(source)).await, source) {
+        if is_seen && !is_reported(timeout(CALL_MAX, queue.seen(source)).await, source) {
             self.state.lock().is_seen = true;
         }
     }
@@ -82,9 +84,11 @@ impl Contacts {
     pub(super) async fn report_all(&self, client: &Client, queue: &str, source: &str, threshold: Duration) {
         loop {
             self.changed.notified().await;
+            let is_seen = self.state.lock().is_seen;
             self.report(client, queue, source, Some(threshold)).await;
-            sleep(REPORT_EVERY).await;
-            // What a failed call was to tell is told with the next contact, or now.
+            // A threshold must not delay the first contact.
+            sleep(if is_seen { REPORT_EVERY } else { THRESHOLD_PAUSE }).await;
+            // What a failed call has not reported is reported with the next contact, or now.
             if self.state.lock().unset.is_some() {
                 self.changed.notify_one();
             }
@@ -93,11 +97,11 @@ impl Contacts {
 }
 
 /// Whether the call need not be repeated. An older server does not know it, and a token may lack the grant.
-fn is_told<T>(told: Result<Result<(), Error>, T>, source: &str) -> bool {
-    match told {
+fn is_reported<T>(reported: Result<Result<(), Error>, T>, source: &str) -> bool {
+    match reported {
         Ok(Ok(())) => true,
         Ok(Err(error)) => {
-            debug!(source, %error, "the queue was not told of a contact");
+            debug!(source, %error, "a contact was not reported");
             error.code().is_some() && !error.is_temporary()
         }
         Err(_) => false,

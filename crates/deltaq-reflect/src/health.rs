@@ -12,6 +12,7 @@ use tracing::{info, warn};
 
 use super::Error;
 use super::contact::Contacts;
+use super::heartbeat::Heartbeat;
 use super::left_out::LeftOut;
 use super::metrics::{SourceMetrics, Summary};
 use super::report::Problems;
@@ -30,20 +31,27 @@ pub(super) struct Health {
     stale: Mutex<u64>,
     pub(super) problems: Problems,
     pub(super) contacts: Contacts,
+    pub(super) heartbeat: Heartbeat,
 }
 
 impl Health {
-    pub(super) fn new(source: &str, queue: &str, metrics: Arc<SourceMetrics>, clock: Clock) -> Self {
+    pub(super) fn new(
+        source: &str,
+        queue: &str,
+        heartbeat: Heartbeat,
+        metrics: Arc<SourceMetrics>,
+        clock: Clock,
+    ) -> Self {
         let (source, queue) = (source.to_owned(), queue.to_owned());
         let (waiting, left_out, stale) = (Mutex::default(), Mutex::default(), Mutex::default());
         let (problems, contacts) = (Problems::default(), Contacts::default());
-        Self { source, queue, metrics, clock, waiting, left_out, stale, problems, contacts }
+        Self { source, queue, metrics, clock, waiting, left_out, stale, problems, contacts, heartbeat }
     }
 
     /// Records that a list was accepted, or has not changed.
     pub(super) fn listed(&self, summary: Summary) {
         self.metrics.list(summary, self.clock.wall_us());
-        self.problems.failed(None);
+        self.succeeded();
         if let Summary::Sent { objects, counts } = summary {
             let (source, queue) = (&self.source, &self.queue);
             let ReplaceCounts { replaced, deleted, unchanged, .. } = counts;
@@ -51,6 +59,13 @@ impl Health {
             self.tell_stale(counts.stale);
         } else {
             self.contacts.seen();
+        }
+    }
+
+    fn succeeded(&self) {
+        self.problems.failed(None);
+        if !self.metrics.is_degraded() {
+            self.heartbeat.succeeded();
         }
     }
 
@@ -121,7 +136,7 @@ impl Health {
     pub(super) fn read(&self) {
         if self.waiting.lock().is_empty() {
             self.metrics.succeeded(self.clock.wall_us());
-            self.problems.failed(None);
+            self.succeeded();
             self.contacts.seen();
         }
     }
@@ -141,7 +156,7 @@ impl Health {
         let keys: Vec<String> = waiting.drain(..most).collect();
         drop(waiting);
         self.metrics.changed(queued, self.clock.wall_us());
-        self.problems.failed(None);
+        self.succeeded();
         let mut left_out = self.left_out.lock();
         left_out.changes(&keys, invalid, invalid_objects);
         self.tell_left_out(&mut left_out, invalid, invalid_objects);
@@ -156,6 +171,7 @@ impl Health {
     /// Records that all parts of the source can be read again.
     pub(super) fn recovered(&self) {
         self.metrics.recovered(self.clock.wall_us());
+        self.heartbeat.succeeded();
         self.problems.degraded(None);
     }
 
@@ -168,6 +184,7 @@ impl Health {
     pub(super) fn degraded(&self, error: &Error) {
         self.metrics.degraded(error);
         let (source, queue, error) = (&self.source, &self.queue, with_causes(error));
+        self.heartbeat.failed(&error);
         warn!(source, queue, %error, "a part of the source can't be read; what it had stays in force");
     }
 
@@ -176,6 +193,7 @@ impl Health {
         self.metrics.failed(error);
         let (source, queue, error, again_in) = (&self.source, &self.queue, with_causes(error), shown(pause));
         self.problems.failed(Some(error.clone()));
+        self.heartbeat.failed(&error);
         warn!(source, queue, %error, %again_in, "the source is not in step; its last list stays in force");
     }
 
@@ -185,6 +203,7 @@ impl Health {
         self.metrics.failed(error);
         let (source, queue, error, again_in) = (&self.source, &self.queue, with_causes(error), shown(pause));
         self.problems.failed(Some(error.clone()));
+        self.heartbeat.failed(&error);
         warn!(source, queue, %error, %again_in, "a page of the list has failed and is asked for again");
     }
 

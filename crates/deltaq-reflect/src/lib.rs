@@ -9,6 +9,7 @@
 
 mod contact;
 mod health;
+mod heartbeat;
 mod json;
 mod left_out;
 mod metrics;

@@ -59,6 +59,8 @@ pub(super) struct SourceMetrics {
     has_succeeded: AtomicBool,
     /// Whether a part of the source can't be read. In that case the queue is not in step, although the rest continues.
     is_degraded: AtomicBool,
+    /// Whether the last attempt has failed.
+    has_failed: AtomicBool,
 }
 
 impl Metrics {
@@ -111,6 +113,7 @@ impl Metrics {
             queue_failures: count(FAILURES, "side", "queue"),
             has_succeeded: AtomicBool::new(false),
             is_degraded: AtomicBool::new(false),
+            has_failed: AtomicBool::new(false),
         });
         let source = Arc::new(source);
         self.sources.push(Arc::clone(&source));
@@ -126,6 +129,16 @@ impl Metrics {
     pub(super) fn unready(&self) -> Vec<&str> {
         let is_unready = |source: &&Arc<SourceMetrics>| !source.has_succeeded.load(Ordering::Relaxed);
         self.sources.iter().filter(is_unready).map(|source| source.name.as_str()).collect()
+    }
+}
+
+impl Metrics {
+    /// The sources that had an accepted list and whose last attempt has failed.
+    pub(super) fn not_in_step(&self) -> Vec<&str> {
+        let has_failed = |source: &&Arc<SourceMetrics>| {
+            source.has_succeeded.load(Ordering::Relaxed) && source.has_failed.load(Ordering::Relaxed)
+        };
+        self.sources.iter().filter(has_failed).map(|source| source.name.as_str()).collect()
     }
 }
 
@@ -163,7 +176,13 @@ impl SourceMetrics {
             self.has_succeeded.store(true, Ordering::Relaxed);
             self.succeeded_at.set(now_us as f64 / 1e6);
             self.is_up.set(1.0);
+            self.has_failed.store(false, Ordering::Relaxed);
         }
+    }
+
+    /// Whether a part of the source can't be read.
+    pub(super) fn is_degraded(&self) -> bool {
+        self.is_degraded.load(Ordering::Relaxed)
     }
 
     /// Records that a part of the source can't be read.
@@ -191,6 +210,7 @@ impl SourceMetrics {
         };
         counter.increment(1);
         self.is_up.set(0.0);
+        self.has_failed.store(true, Ordering::Relaxed);
     }
 }
 

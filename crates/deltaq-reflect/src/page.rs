@@ -2,6 +2,7 @@
 //! reveals no secrets.
 
 use std::convert::Infallible;
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -89,15 +90,28 @@ impl Page {
         match request.uri().path() {
             "/metrics" => text(StatusCode::OK, self.metrics.page()),
             "/livez" => text(StatusCode::OK, "ok\n".to_owned()),
-            "/readyz" => match self.metrics.unready().as_slice() {
-                [] => text(StatusCode::OK, "ok\n".to_owned()),
-                unready => {
-                    let text_of = format!("no list was accepted yet: {}\n", unready.join(", "));
-                    text(StatusCode::SERVICE_UNAVAILABLE, text_of)
-                }
-            },
+            "/readyz" => self.readiness(),
             _ => text(StatusCode::NOT_FOUND, "there are /metrics, /livez and /readyz\n".to_owned()),
         }
+    }
+}
+
+impl Page {
+    /// Which sources are not in step.
+    fn readiness(&self) -> Response<Full<Bytes>> {
+        let mut problems = String::new();
+        for (problem, sources) in [
+            ("no list was accepted yet", self.metrics.unready()),
+            ("the last attempt has failed", self.metrics.not_in_step()),
+        ] {
+            if !sources.is_empty() {
+                let _infallible = writeln!(problems, "{problem}: {}", sources.join(", "));
+            }
+        }
+        if problems.is_empty() {
+            return text(StatusCode::OK, "ok\n".to_owned());
+        }
+        text(StatusCode::SERVICE_UNAVAILABLE, problems)
     }
 }
 

@@ -343,6 +343,11 @@ impl Source {
         }
     }
 
+    /// The name of its kind, as in a file of settings.
+    pub(super) fn kind_name(&self) -> &'static str {
+        self.kinds().first().map_or("none", |(name, _)| name)
+    }
+
     /// The maximum time between two whole lists, regardless of what the source reports about its changes. So objects
     /// that the queue lacks are sent again, even if nothing has noticed that they are missing.
     #[must_use]

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::Error;
 use super::health::Health;
+use super::heartbeat::Heartbeat;
 use super::metrics::{SourceMetrics, Summary};
 use super::source::{self, Keys, NextList, Output, Source, jittered};
 use crate::settings;
@@ -62,7 +63,8 @@ impl Plan {
         metrics: Arc<SourceMetrics>,
         clock: Clock,
     ) -> Self {
-        let health = Arc::new(Health::new(name, settings.queue.as_str(), metrics, clock));
+        let heartbeat = Heartbeat::new(name, settings.kind_name(), settings.interval.get(), clock.clone());
+        let health = Arc::new(Health::new(name, settings.queue.as_str(), heartbeat, metrics, clock));
         Self { name: name.to_owned(), settings: settings.clone(), client, health }
     }
 
@@ -115,7 +117,9 @@ impl Plan {
             () = self.reflect(shutdown) => {}
             () = health.problems.report_all(&client, queue.as_str(), &name) => {}
             () = health.contacts.report_all(&client, queue.as_str(), &name, threshold) => {}
+            () = health.heartbeat.beat(&client, queue.as_str()) => {}
         }
+        health.heartbeat.stop(&client, queue.as_str()).await;
     }
 
     /// Sends lists and changes until the shutdown begins. After a panic, the source starts again, and the others
@@ -160,10 +164,12 @@ impl Task {
                 Err(error) => Err(error),
             };
             let pause = pause.unwrap_or_else(|error| self.failed(&error));
+            self.health.heartbeat.next_list(Some(pause));
             tokio::select! {
                 () = shutdown.draining().cancelled() => return,
                 () = tokio::time::sleep(pause) => {}
             }
+            self.health.heartbeat.next_list(None);
         }
     }
 

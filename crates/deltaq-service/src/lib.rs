@@ -59,6 +59,7 @@ pub use self::queue::feed_readers::WatchLimits;
 pub use self::queue::follow_task::{FollowReport, Obstacle};
 pub use self::queue::hook_log::HookLog;
 pub use self::queue::push_task::PushTask;
+pub use self::queue::reflectors::{ReflectedSource, ReflectorStatus};
 pub use self::queue::shared_pages::PageForm;
 pub use self::queue::source_reports::SourceReport;
 pub use self::queue::{Document, Handle};
@@ -129,6 +130,9 @@ pub enum Error {
         /// The maximum number of waiting calls.
         limit: usize,
     },
+    /// A read of a queue with changes that could not be committed, until the queue is loaded again.
+    #[error("changes of the queue could not be committed, and the queue is being loaded again without them")]
+    Reloading,
     /// The server is shutting down, and delivers no more keys.
     #[error("the server is shutting down")]
     Draining,
@@ -286,6 +290,16 @@ fn followed_by(followers: &[Name], hidden: usize) -> String {
         ("", hidden) => format!("the queue is followed by {hidden} queues that the token may not read"),
         (names, hidden) => {
             format!("the queue is followed by {names}, and {hidden} queues that the token may not read")
+        }
+    }
+}
+
+impl Error {
+    /// The error of a read. A read changes nothing, so its outcome is known.
+    pub(crate) fn of_read(self) -> Self {
+        match self {
+            Self::Journal(JournalError::DiskFull | JournalError::OutcomeUnknown) => Self::Reloading,
+            error => error,
         }
     }
 }

@@ -57,13 +57,18 @@ const ROLLBACKS: &str = "deltaq_partition_rollbacks_total";
 const RELOAD_SUCCESSFUL: &str = "deltaq_last_reload_successful";
 const RELOAD_SUCCESS_TIMESTAMP: &str = "deltaq_last_reload_success_timestamp_seconds";
 const CERTIFICATE_EXPIRY: &str = "deltaq_tls_certificate_expiry_timestamp_seconds";
+const DISK_FREE: &str = "deltaq_disk_free_bytes";
+const DISK_SIZE: &str = "deltaq_disk_size_bytes";
+const LAST_BACKUP: &str = "deltaq_last_backup_timestamp_seconds";
+const MEMORY_LIMIT: &str = "deltaq_memory_limit_bytes";
+const HELD_LIMIT: &str = "deltaq_held_bytes_limit";
 const AUDIT_LOST: &str = "deltaq_audit_lost_total";
 const AUDIT_SUPPRESSED: &str = "deltaq_audit_suppressed_total";
 const LOG_DROPPED: &str = "deltaq_log_dropped_total";
 
 /// The metrics that the recorder keeps. The metrics of queues are in `page`, those of requests are in `requests`, and
 /// a library provides those of the process.
-const DESCRIPTIONS: [(&str, Kind, &str); 22] = [
+const DESCRIPTIONS: [(&str, Kind, &str); 27] = [
     (COMMIT_DURATION, Kind::Histogram, "Time from encoding a batch until it is durable."),
     (COMMIT_EVENTS, Kind::Histogram, "Events in a commit."),
     (JOURNAL_BYTES, Kind::Gauge, "Bytes of the journal's files."),
@@ -94,6 +99,19 @@ const DESCRIPTIONS: [(&str, Kind, &str); 22] = [
         Kind::Gauge,
         "Expiry of the server's certificate, in seconds since 1970; 0 without TLS.",
     ),
+    (DISK_FREE, Kind::Gauge, "Free bytes of the file system of the data directory."),
+    (DISK_SIZE, Kind::Gauge, "Size of the file system of the data directory."),
+    (
+        LAST_BACKUP,
+        Kind::Gauge,
+        "When the last `deltaq backup` of the data directory ended well, in seconds since 1970.",
+    ),
+    (
+        MEMORY_LIMIT,
+        Kind::Gauge,
+        "Memory that the process may use: that of its control group, or of the machine.",
+    ),
+    (HELD_LIMIT, Kind::Gauge, "Maximum of the sum of deltaq_held_bytes: queues.max_held_bytes."),
     (AUDIT_LOST, Kind::Counter, "Lines of the audit log that could not be written."),
     (
         AUDIT_SUPPRESSED,
@@ -275,6 +293,25 @@ impl Metrics {
         CertificateMetrics(self.gauge(CERTIFICATE_EXPIRY, Vec::new()))
     }
 
+    /// The metrics of the file system of the data directory.
+    #[must_use]
+    pub fn of_disk(&self) -> DiskMetrics {
+        DiskMetrics {
+            free: self.gauge(DISK_FREE, Vec::new()),
+            size: self.gauge(DISK_SIZE, Vec::new()),
+            metrics: self.clone(),
+        }
+    }
+
+    /// Sets the memory that the process may use, if it is known, and that its queues may hold.
+    pub fn set_memory_limits(&self, process_bytes: Option<u64>, held_bytes: usize) {
+        if let Some(bytes) = process_bytes {
+            self.gauge(MEMORY_LIMIT, Vec::new())
+                .set(page::count(usize::try_from(bytes).unwrap_or(usize::MAX)));
+        }
+        self.gauge(HELD_LIMIT, Vec::new()).set(page::count(held_bytes));
+    }
+
     /// The metrics of dropped lines.
     #[must_use]
     pub fn of_lines(&self) -> LineMetrics {
@@ -384,6 +421,34 @@ impl CertificateMetrics {
     /// Sets the expiry, in microseconds since the Unix epoch.
     pub fn expires(&self, at_us: Option<u64>) {
         self.0.set(at_us.map_or(0.0, |at_us| Duration::from_micros(at_us).as_secs_f64()));
+    }
+}
+
+/// The metrics of the file system of the data directory.
+#[derive(Clone)]
+pub struct DiskMetrics {
+    free: Gauge,
+    size: Gauge,
+    metrics: Metrics,
+}
+
+impl DiskMetrics {
+    /// Sets the free bytes and the size.
+    pub fn has(&self, free_bytes: u64, size_bytes: u64) {
+        let bytes = |bytes: u64| page::count(usize::try_from(bytes).unwrap_or(usize::MAX));
+        self.free.set(bytes(free_bytes));
+        self.size.set(bytes(size_bytes));
+    }
+
+    /// Sets when the last backup ended, in seconds since the Unix epoch. There is no series before the first one.
+    pub fn backed_up(&self, at: Duration) {
+        self.metrics.gauge(LAST_BACKUP, Vec::new()).set(at.as_secs_f64());
+    }
+}
+
+impl fmt::Debug for DiskMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DiskMetrics")
     }
 }
 

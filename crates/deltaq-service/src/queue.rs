@@ -10,6 +10,7 @@ pub(crate) mod lease_waits;
 pub(crate) mod leftovers;
 mod line_limit;
 pub(crate) mod push_task;
+pub(crate) mod reflectors;
 pub(crate) mod shared_pages;
 pub(crate) mod source_reports;
 pub(crate) mod waiters;
@@ -47,6 +48,7 @@ use self::hook_log::HookLog;
 use self::leftovers::Leftovers;
 use self::line_limit::LineLimit;
 use self::push_task::PushTask;
+use self::reflectors::Reflectors;
 use self::shared_pages::PageRoom;
 use self::source_reports::SourceReports;
 use super::grants::Grants;
@@ -93,6 +95,8 @@ pub struct Handle {
     hook_log: HookLog,
     /// The problems that sources have reported.
     pub(super) source_reports: SourceReports,
+    /// The reflectors that have sent heartbeats.
+    pub(super) reflectors: Reflectors,
     parked_lines: LineLimit,
     index_lines: LineLimit,
     /// What the queue holds. Changed only under the queue's lock.
@@ -193,6 +197,7 @@ impl Handle {
             push_task: PushTask::default(),
             hook_log: HookLog::default(),
             source_reports: SourceReports::default(),
+            reflectors: Reflectors::default(),
             parked_lines: LineLimit::default(),
             index_lines: LineLimit::default(),
             held_bytes,
@@ -320,17 +325,17 @@ impl Handle {
     /// Only `service` and tests call this; the other modules use the typed reads.
     ///
     /// # Errors
-    /// [`Error::QueueDeleted`] or [`Error::Journal`].
+    /// [`Error::QueueDeleted`], or [`Error::Reloading`] while the state has changes that are not committed and never will be.
     pub async fn read<T>(&self, read: impl FnOnce(&Queue, Moment) -> T) -> Result<T, Error> {
         self.read_state(|state, moment| read(&state.queue, moment)).await
     }
 
     pub(super) async fn read_state<T>(&self, read: impl FnOnce(&Locked, Moment) -> T) -> Result<T, Error> {
         let (out, commit) = {
-            let state = self.open()?;
+            let state = self.open_to_read()?;
             (read(&state, self.moment()), state.commits.newest.clone())
         };
-        commit.wait().await?;
+        commit.wait().await.map_err(|error| Error::from(error).of_read())?;
         Ok(out)
     }
 
@@ -347,10 +352,10 @@ impl Handle {
         part: impl Fn(&mut S, &Locked) -> ControlFlow<T>,
     ) -> Result<(S, T), Error> {
         let mut so_far = start();
-        let mut generation = self.open()?.generation;
+        let mut generation = self.open_to_read()?.generation;
         loop {
             let (read, commit) = {
-                let state = self.open()?;
+                let state = self.open_to_read()?;
                 if state.generation != generation {
                     generation = state.generation;
                     so_far = start();
@@ -362,7 +367,7 @@ impl Handle {
             };
             // The newest commit of the last part follows those of all parts.
             if let ControlFlow::Break(out) = read {
-                commit.wait().await?;
+                commit.wait().await.map_err(|error| Error::from(error).of_read())?;
                 return Ok((so_far, out));
             }
             tokio::task::yield_now().await;
@@ -444,7 +449,7 @@ impl Handle {
             tokio::pin!(reached);
             // From here on, a wake-up is not lost, even if it arrives before the await.
             reached.as_mut().enable();
-            let found = look(&mut *self.open()?)?;
+            let found = look(&mut *self.open_or_shown()?)?;
             // Even a timer of length zero would let the task of the queue run first.
             if found.is_some() || wait.is_zero() {
                 return Ok(found);
@@ -532,6 +537,7 @@ impl Handle {
         let (moment, contact) = (self.moment(), |source: &Source| state.contact(source));
         let sample = self.context.metrics.sample(&state.queue, waiting, moment, self.lead());
         let sample = sample.with_sources(&state.queue, contact, moment);
+        let sample = sample.with_reflectors(self.reflectors.sources(moment.now));
         Some(sample.with_push(push).with_hook(self.hook_report(&state.queue)))
     }
 

@@ -14,7 +14,7 @@ use deltaq_engine::Queue;
 use deltaq_engine::lives::Birth;
 use deltaq_journal::recovery::{self, Contents, Loaded, Progress, on_own_thread};
 use deltaq_journal::store::{Epoch, QueueId, QueueRow};
-use deltaq_journal::{self, Journal, Live};
+use deltaq_journal::{self, Health, Journal, Live};
 use deltaq_runtime::causes::with_causes;
 use deltaq_runtime::retry::RetryWait;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
@@ -86,7 +86,7 @@ impl Handle {
         let last_rv = loaded.last_rv;
         drop_in_background(std::mem::replace(&mut state.queue, loaded.queue));
         state.generation += 1;
-        state.lost = None;
+        (state.lost, state.is_shown) = (None, false);
         state.lease_waits.wake_all();
         state.queue.set_committed(last_rv);
         state.commits.resume(last_rv, epoch, commit);
@@ -108,6 +108,30 @@ impl Handle {
         };
         self.lose_by_panic(state);
         Err(format!("queue {}: {why}", self.name()))
+    }
+}
+
+impl Handle {
+    /// Whether the state is lost and not shown.
+    fn is_hidden(&self) -> bool {
+        self.is_lost() && !self.lock().is_shown
+    }
+
+    /// Shows the durable state to reads while the journal takes no events.
+    fn show(&self, loaded: Loaded) {
+        let mut state = self.lock();
+        if state.ended.is_some() || !matches!(state.lost, Some(Loss::Commit(_))) {
+            // The journal has recovered in the meantime.
+            return;
+        }
+        drop_in_background(std::mem::replace(&mut state.queue, loaded.queue));
+        state.queue.set_committed(loaded.last_rv);
+        state.commits.forget();
+        state.generation += 1;
+        state.is_shown = true;
+        state.lease_waits.wake_all();
+        drop(state);
+        self.note_reached();
     }
 }
 
@@ -202,6 +226,7 @@ impl Registry {
             biased;
             () = self.shutdown().draining().cancelled() => {}
             () = self.recover_failures(journal) => {}
+            () = self.show_while_full(journal) => {}
             () = self.recover_panics(journal) => {}
         }
     }
@@ -236,6 +261,45 @@ impl Registry {
             let anew = health.wait_for(|health| health.epoch > epoch && health.down.is_none());
             let _ = tokio::time::timeout(wait.after_failure(), anew).await;
         }
+    }
+
+    /// Loads the queues that a full disk has made lose events, so that they can be read until there is room. A full disk can be read. After
+    /// any other failure, what the store has may not be durable.
+    async fn show_while_full(self: &Arc<Self>, journal: &Journal) {
+        let mut health = journal.health();
+        let is_full = |health: &Health| health.down == Some(deltaq_journal::Error::DiskFull);
+        loop {
+            if health.wait_for(is_full).await.is_err() {
+                return;
+            }
+            let mut wait = RELOAD_WAIT;
+            // Calls that began before the failure may still lose a queue.
+            while is_full(&health.borrow()) {
+                if let Err(error) = self.show_lost(journal).await {
+                    let error = with_causes(&error);
+                    tracing::warn!(error, "a queue can't be loaded for reads while the disk is full");
+                }
+                let _recovered = tokio::time::timeout(wait.after_failure(), health.changed()).await;
+            }
+        }
+    }
+
+    /// Shows the durable state of the queues that are lost.
+    async fn show_lost(self: &Arc<Self>, journal: &Journal) -> Result<(), recovery::Error> {
+        let hidden: Vec<_> = self.handles().into_iter().filter(|handle| handle.is_hidden()).collect();
+        if hidden.is_empty() {
+            return Ok(());
+        }
+        let reader = journal.reader().clone();
+        let contents = on_own_thread(async move { recovery::contents(reader.as_ref()).await }).await?;
+        for handle in hidden {
+            let id = handle.journal().map(|(_, id)| *id);
+            let Some(row) = contents.live.iter().find(|row| Some(row.id) == id) else { continue };
+            let loaded = load(journal, row, &Arc::default()).await?;
+            handle.show(loaded);
+            tracing::info!(queue = %handle.name(), "the queue can be read while the disk is full");
+        }
+        Ok(())
     }
 
     /// Reloads the queues that were lost before `epoch`. Returns the problems of queues that can't be loaded. As long

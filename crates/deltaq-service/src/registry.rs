@@ -485,7 +485,7 @@ impl Registry {
         if journal.check()? > Epoch(self.reloaded.load(Ordering::Acquire)) {
             return Err(deltaq_journal::Error::OutcomeUnknown.into());
         }
-        Ok(())
+        Ok(journal.check_space()?)
     }
 
     /// Up to `limit` queues after `after` for whose name `wanted` holds, by name.

@@ -36,6 +36,7 @@ mod push;
 mod queue;
 mod raw;
 mod read;
+mod reflector;
 mod series;
 mod server;
 mod settings;
@@ -64,7 +65,9 @@ pub use self::hook::{
 pub use self::kinds::Members;
 pub use self::kubernetes::Kubernetes;
 pub use self::order::{HeadStartOrder, Order, PriorityOrder};
-pub use self::overview::{ActivityEntry, ActivityPage, Found, FoundKey, FoundSource, FoundWorker, QueueWorkerDocument, WorkerList};
+pub use self::overview::{
+    ActivityEntry, ActivityPage, Found, FoundKey, FoundSource, FoundWorker, QueueWorkerDocument, WorkerList,
+};
 pub use self::page::{Page, PageOfQueues};
 pub use self::problem::{ProblemDocument, ViolationDocument};
 pub use self::produce::{
@@ -84,6 +87,7 @@ pub use self::read::{
     ExplainDocument, IndexDocument, IndexValueDocument, ItemDocument, ObjectDocument, ParkedError,
     ParkedErrors, QueueSourceDocument, SourceDocument, SourceProblem, SyncedDocument, WorkerDocument,
 };
+pub use self::reflector::{HEARTBEAT_SECS, ReflectorDocument, ReflectorReport, ReflectorState};
 pub use self::series::{
     DrainEstimate, ProcessingTime, SeriesCounts, SeriesDocument, SeriesGauges, SeriesPoint, SeriesRates,
 };

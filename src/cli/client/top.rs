@@ -15,9 +15,7 @@ use clap::Args;
 use deltaq_client::Call;
 use deltaq_runtime::causes::with_causes;
 use deltaq_types::duration::DurationText;
-use deltaq_types::{
-    EventDocument, ItemDocument, KeysBody, Page, QueuePage, SelectedCount, SeriesDocument,
-};
+use deltaq_types::{EventDocument, ItemDocument, KeysBody, Page, QueuePage, SelectedCount, SeriesDocument};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use tokio::sync::mpsc;

@@ -6,8 +6,8 @@ use axum::response::Response;
 use bytes::Bytes;
 use deltaq_types::{
     DeltaCall, EventDocument, IndexDocument, IndexValueDocument, ItemDocument, ObjectDocument, Page,
-    PageOfQueues, ProblemDocument, QueueSettings, QueueSourceDocument, RawObject, SeedCall, SourceDocument,
-    WatchRow, WorkerDocument,
+    PageOfQueues, ProblemDocument, QueueSettings, QueueSourceDocument, RawObject, ReflectorDocument,
+    SeedCall, SourceDocument, WatchRow, WorkerDocument,
 };
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
@@ -17,8 +17,8 @@ use crate::http::openapi::schemas;
 use crate::http::reply;
 use crate::http::request::call::ReadCall;
 use crate::http::routes::{
-    activity, all_sources, consume, groups, history, hooks, indexes, items, overview, parked, produce, push, queues, series, server,
-    settings, sources, views, watch,
+    activity, all_sources, consume, groups, history, hooks, indexes, items, overview, parked, produce, push,
+    queues, series, server, settings, sources, views, watch,
 };
 
 #[derive(OpenApi)]
@@ -35,13 +35,13 @@ use crate::http::routes::{
         produce::resync, produce::seed, produce::forget,
         consume::pop, consume::settle, consume::ack, consume::done, consume::nack, consume::release, consume::reject,
         consume::extend, parked::errors, parked::promote, parked::redrive, parked::discard,
-        items::items, items::item_of, items::item, items::explain_of, items::explain, views::object, views::latest_list, views::latest, views::known_list, views::known, indexes::list, indexes::values, sources::sources, sources::report, sources::change, sources::seen, all_sources::sources, sources::workers, sources::synced, groups::groups, overview::workers, overview::find, activity::activity,
+        items::items, items::item_of, items::item, items::explain_of, items::explain, views::object, views::latest_list, views::latest, views::known_list, views::known, indexes::list, indexes::values, sources::sources, sources::report, sources::change, sources::seen, all_sources::sources, sources::reflector, all_sources::reflectors, sources::workers, sources::synced, groups::groups, overview::workers, overview::find, activity::activity,
         watch::watch, history::history, history::of_key,
         server::livez, server::readyz, server::info, server::nodes, openapi_json, server::problem,
     ),
     components(schemas(
         ProblemDocument, DeltaCall<'static>, SeedCall<'static>, Page<ItemDocument>, Page<ObjectDocument>,
-        Page<SourceDocument>, PageOfQueues<QueueSourceDocument>, Page<WorkerDocument>, Page<IndexDocument>, Page<IndexValueDocument>, Page<EventDocument>, Page<WatchRow>, QueueSettings, schemas::Wait, schemas::IndexName,
+        Page<SourceDocument>, PageOfQueues<QueueSourceDocument>, PageOfQueues<ReflectorDocument>, Page<WorkerDocument>, Page<IndexDocument>, Page<IndexValueDocument>, Page<EventDocument>, Page<WatchRow>, QueueSettings, schemas::Wait, schemas::IndexName,
     )),
     tags(
         (name = "queues", description = "Queues and their settings."),

@@ -4,16 +4,17 @@ use super::document;
 use crate::config::access::Verb;
 use crate::http::kubernetes;
 use crate::http::openapi::params::{
-    ActivityQuery, AddQuery, AllSourcesQuery, AllWorkersQuery, CloseQuery, DeleteQuery, DeleteQueueQuery, DeltasQuery, ExtendQuery,
-    FindQuery, GroupsQuery, HistoryQuery, IndexQuery, IndexesQuery, ItemQuery, ItemsQuery, KeyHistoryQuery,
-    KeyItemQuery, KeyQuery, KnownQuery, ListQuery, Names, ObjectOfQuery, ObjectQuery, ParkedQuery, PopQuery,
-    ReplaceQuery, SeriesQuery, SettingsQuery, SourcesQuery, SyncedQuery, UpdateQuery, ViewQuery, WatchQuery, WorkersQuery,
+    ActivityQuery, AddQuery, AllSourcesQuery, AllWorkersQuery, CloseQuery, DeleteQuery, DeleteQueueQuery,
+    DeltasQuery, ExtendQuery, FindQuery, GroupsQuery, HistoryQuery, IndexQuery, IndexesQuery, ItemQuery,
+    ItemsQuery, KeyHistoryQuery, KeyItemQuery, KeyQuery, KnownQuery, ListQuery, Names, ObjectOfQuery,
+    ObjectQuery, ParkedQuery, PopQuery, ReflectorsQuery, ReplaceQuery, SeriesQuery, SettingsQuery,
+    SourcesQuery, SyncedQuery, UpdateQuery, ViewQuery, WatchQuery, WorkersQuery,
 };
 use crate::http::operation::{BodyKind, Class, Operation, Permission};
 use crate::http::request::call::{Handler, conditional, with_body, with_headers, without_body};
 use crate::http::routes::{
-    activity, all_sources, console, consume, groups, history, hooks, indexes, items, overview, parked, produce, push, queues,
-    series, server, settings, sources, views, watch,
+    activity, all_sources, console, consume, groups, history, hooks, indexes, items, overview, parked,
+    produce, push, queues, series, server, settings, sources, views, watch,
 };
 
 /// An operation and its handler.
@@ -140,6 +141,7 @@ operations! {
     POST   "/v1/queues/{queue}/sources"        report_source  OnQueue(Produce) Write     Document []                long  with_body    sources::report;
     PATCH  "/v1/queues/{queue}/sources/{source}" patch_source OnQueue(Produce) Write     Document []                long  with_body    sources::change;
     POST   "/v1/queues/{queue}/sources/{source}/seen" seen_source OnQueue(Produce) Write Empty    []                long  with_body    sources::seen;
+    POST   "/v1/queues/{queue}/reflectors"     report_reflector OnQueue(Produce) Write  Document []                long  with_body    sources::reflector;
     GET    "/v1/queues/{queue}/workers"        list_workers   OnQueue(Read)    Read      Ignored  [WorkersQuery]    long  without_body sources::workers;
     GET    "/v1/queues/{queue}/groups"         list_groups    OnQueue(Read)    Read      Ignored  [GroupsQuery]     long  without_body groups::groups;
     GET    "/v1/queues/{queue}/synced"         get_synced     OnQueue(Read)    Wait      Ignored  [SyncedQuery]     long  without_body sources::synced;
@@ -152,6 +154,7 @@ operations! {
     GET    "/v1/activity"                      list_activity  Somewhere(Read)  Read      Ignored  [ActivityQuery]   long  without_body activity::activity;
     GET    "/v1/find"                          find           Somewhere(Read)  Read      Ignored  [FindQuery]       long  without_body overview::find;
     GET    "/v1/sources"                       list_all_sources Somewhere(Read) Read     Ignored  [AllSourcesQuery] long  without_body all_sources::sources;
+    GET    "/v1/reflectors"                    list_reflectors Somewhere(Read) Read     Ignored  [ReflectorsQuery] long  without_body all_sources::reflectors;
     GET    "/v1/info"                          get_info       Token            Read      Ignored  []                long  without_body server::info;
     GET    "/v1/nodes"                         list_nodes     Everywhere(Read) Read      Ignored  []                long  without_body server::nodes;
     GET    "/livez"                            livez          Nothing          Unlimited Ignored  []                long  without_body server::livez;

@@ -1,9 +1,9 @@
-//! Lists over all queues of all nodes, of what the queues have: sources.
+//! Lists over all queues of all nodes, of what the queues have: sources and reflectors.
 
 use std::sync::Arc;
 
 use deltaq_service::{self, Handle};
-use deltaq_types::{PageOfQueues, QueueSourceDocument, UnavailableQueue};
+use deltaq_types::{PageOfQueues, QueueSourceDocument, ReflectorDocument, UnavailableQueue};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -179,5 +179,36 @@ impl Entry for QueueSourceDocument {
         let queue = handle.name().as_str();
         let entry = |source| Self { queue: queue.to_owned(), source: wire::source(source, page.moment) };
         Ok((page.entries.iter().map(entry).collect(), page.next.is_some()))
+    }
+}
+
+impl Entry for ReflectorDocument {
+    const LIST: &'static str = "reflectors";
+    const PATH: &'static str = "/v1/reflectors";
+
+    fn position(&self) -> Position {
+        // No name contains a line break, and it is smaller than every character of a name.
+        (self.queue.clone(), format!("{}\n{}", self.source, self.instance))
+    }
+
+    fn is_wanted(&self, _: &Filter) -> bool {
+        true
+    }
+
+    async fn of_queue(
+        handle: &Arc<Handle>,
+        after: Option<String>,
+        limit: usize,
+    ) -> Result<(Vec<Self>, bool), deltaq_service::Error> {
+        let after = after.map(|after| match after.split_once('\n') {
+            Some((source, instance)) => (source.to_owned(), instance.to_owned()),
+            None => (after, String::new()),
+        });
+        let (mut found, moment) = handle.reflectors(after, limit.saturating_add(1)).await?;
+        let has_more = found.len() > limit;
+        found.truncate(limit);
+        let queue = handle.name().as_str();
+        let entry = |status| wire::reflector(queue, status, moment);
+        Ok((found.into_iter().map(entry).collect(), has_more))
     }
 }

@@ -29,6 +29,8 @@ pub(in crate::http) struct Authorization {
     pub(in crate::http) expired: OnceLock<Arc<str>>,
     /// Whether the caller has the permission of the operation.
     pub(in crate::http) is_granted: AtomicBool,
+    /// Whether a part of the request needs `admin` although the operation does not.
+    pub(in crate::http) needs_admin: AtomicBool,
 }
 
 impl Authorization {

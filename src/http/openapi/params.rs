@@ -222,6 +222,11 @@ parameters! {
         "limit" PageLimit "Maximum number of entries in a page, up to 5,000; default 500.";
         "continue" Continue "The `continue` of the previous page.";
     }
+    ReflectorsQuery in Query {
+        "queue" QueueName "Only the reflectors of this queue.";
+        "limit" PageLimit "Maximum number of entries in a page, up to 5,000; default 500.";
+        "continue" Continue "The `continue` of the previous page.";
+    }
     WorkersQuery in Query {
         "limit" PageLimit "Maximum number of entries in a page, up to 5,000; default 500.";
         "continue" Continue "The `continue` of the previous page.";

@@ -173,6 +173,8 @@ codes! {
         "Whether the request took effect is unknown. Repeat the request: settles, and pops with an id, are safe to repeat.";
     JournalBehind "journal-behind" 503 true "The disk takes writes too slowly"
         "The member \"limit\" is storage.max_uncommitted_bytes: that many bytes are waiting to be written. Nothing of the request was applied. Repeat the request after the time in Retry-After, and check the disk of storage.data_dir, or the database of storage.store.";
+    QueueReloading "queue-reloading" 503 true "The queue is being loaded again"
+        "Changes of the queue could not be committed, and the queue is loaded again without them. The request has changed nothing. Repeat it after the time in Retry-After.";
     IndexBuilding "index-building" 503 true "The index is being built"
         "A new index is built while other calls continue, and so is each index after a restart of the server; a million objects take some seconds. If the detail says that the index waits for memory, the queues hold queues.max_held_bytes, and the server has dropped the indexes of the queue until there is room. Repeat the request, or let it wait with wait=10s. GET /v1/queues/{queue}/indexes shows the state of the index.";
     Timeout "timeout" 504 true "The request took too long"

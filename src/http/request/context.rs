@@ -193,6 +193,9 @@ impl RequestContext {
     /// Refuses a caller without a grant of `verb` on another queue.
     pub(in crate::http) fn authorize_on(&self, verb: Verb, queue: &str) -> Result<(), Problem> {
         let state = &self.state;
+        if verb == Verb::Admin {
+            self.authorization.needs_admin.store(true, Ordering::Relaxed);
+        }
         self.authorization.check_on(&state.gate.access, &state.clock, &self.target, verb, queue)
     }
 

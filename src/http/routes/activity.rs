@@ -81,9 +81,8 @@ fn shortened(mut items: Vec<ActivityEntry>, has_more: bool, rows: usize) -> Acti
     let has_more = has_more || items.len() > rows;
     items.truncate(rows);
     let last = items.last().filter(|_| has_more);
-    let next = last.map(|last| {
-        cursor::encode_across(LIST, (&last.at.as_micros().to_string(), &last.request_id))
-    });
+    let next =
+        last.map(|last| cursor::encode_across(LIST, (&last.at.as_micros().to_string(), &last.request_id)));
     ActivityPage { items, next }
 }
 
@@ -109,13 +108,14 @@ fn position_of(cursor: &str) -> Result<Position, Problem> {
 
 impl Wanted {
     fn includes(&self, entry: &Entry) -> bool {
-        let is = |wanted: &Option<String>, text: Option<&str>| {
-            wanted.is_none() || wanted.as_deref() == text
-        };
+        let is = |wanted: &Option<String>, text: Option<&str>| wanted.is_none() || wanted.as_deref() == text;
         is(&self.queue, entry.queue.as_deref())
             && is(&self.by, entry.by.as_deref())
             && is(&self.operation, Some(entry.operation))
-            && self.before.as_ref().is_none_or(|(at, request)| (entry.at, &*entry.request_id) < (*at, request))
+            && self
+                .before
+                .as_ref()
+                .is_none_or(|(at, request)| (entry.at, &*entry.request_id) < (*at, request))
     }
 
     /// The path of the same page on another node.

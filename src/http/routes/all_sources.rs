@@ -1,12 +1,12 @@
 //! Lists over all queues that the caller may read.
 
 use axum::response::Response;
-use deltaq_types::{PageOfQueues, QueueSourceDocument};
+use deltaq_types::{PageOfQueues, QueueSourceDocument, ReflectorDocument};
 
 use super::pages::{reply, wants_lines};
 use crate::http::cluster::across::{Entry, Filter, page};
 use crate::http::gate::limits::{PAGE_DEFAULT, PAGE_MAX};
-use crate::http::openapi::params::AllSourcesQuery;
+use crate::http::openapi::params::{AllSourcesQuery, ReflectorsQuery};
 use crate::http::openapi::responses::{Always, ExpiredToken, NotAcceptable, Unavailable};
 use crate::http::problem::Problem;
 use crate::http::request::call::ReadCall;
@@ -33,4 +33,17 @@ async fn list<T: Entry + 'static>(call: ReadCall, filter: Filter) -> Result<Resp
     let after = params.text("continue").map(str::to_owned);
     let read = context.clone();
     reply(context, streams, after, move |after| page::<T>(read.clone(), filter.clone(), after, limit)).await
+}
+
+/// List the reflectors of all queues that the caller may read, by queue, source and instance.
+#[utoipa::path(
+    get, path = "/v1/reflectors", tag = "reading", operation_id = "list_reflectors",
+    params(ReflectorsQuery),
+    responses(
+        (status = 200, description = "A page.", content((PageOfQueues<ReflectorDocument> = "application/json"), (Vec<ReflectorDocument> = "application/x-ndjson"))),
+        Always, NotAcceptable, ExpiredToken, Unavailable,
+    )
+)]
+pub(in crate::http) async fn reflectors(call: ReadCall) -> Result<Response, Problem> {
+    list::<ReflectorDocument>(call, Filter::default()).await
 }

@@ -6,9 +6,7 @@ use std::sync::Arc;
 use deltaq_engine::excerpt::Excerpt;
 use deltaq_engine::limits::KEY_BYTES_MAX;
 use deltaq_service::{Handle, ListedState};
-use deltaq_types::{
-    Found, FoundKey, FoundSource, FoundWorker, ItemState, QueueWorkerDocument, WorkerList,
-};
+use deltaq_types::{Found, FoundKey, FoundSource, FoundWorker, ItemState, QueueWorkerDocument, WorkerList};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::config::access::Verb;

@@ -6,13 +6,17 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use deltaq_engine::excerpt::Excerpt;
 use deltaq_engine::limits::{JSON_DEPTH_MAX, KEY_BYTES_MAX};
+use deltaq_service::JournalError;
 use deltaq_types::{
     GrantVerb, Info, InfoCaller, InfoGrant, InfoLimits, InfoLinks, InfoNode, InfoStore, NodeDetails,
     NodeList, OwnedPartition, Timestamp,
 };
 use futures_util::future::join_all;
+use metrics::{Key, Label};
+use metrics_exporter_prometheus::LabelSet;
+use metrics_exporter_prometheus::formatting::{write_help_line, write_metric_line, write_type_line};
 
-use crate::access::Caller;
+use crate::access::{Caller, Tokens};
 use crate::http::cluster::gather;
 use crate::http::gate::limits::{LEASE_MAX, PAGE_MAX, POP_MAX};
 use crate::http::openapi::params::OfProblem;
@@ -65,8 +69,25 @@ pub(in crate::http) async fn readyz(ReadCall { state, .. }: ReadCall) -> Result<
         )
         .hint("the log of the node has the cause"));
     }
-    state.partitions.registries().try_for_each(|registry| registry.check_queues())?;
+    state.partitions.registries().try_for_each(|registry| registry.check_queues()).map_err(not_writing)?;
     Ok("ok\n")
+}
+
+/// Why the server is not ready, if its journal takes no changes.
+fn not_writing(error: deltaq_service::Error) -> Problem {
+    match error {
+        deltaq_service::Error::Journal(JournalError::DiskFull) => Problem::new(
+            Code::DiskFull,
+            "the journal's disk is full: changes are refused, and reads are answered",
+        )
+        .hint("make room on the disk; the server recovers by itself"),
+        deltaq_service::Error::Journal(JournalError::OutcomeUnknown) => Problem::new(
+            Code::JournalUnavailable,
+            "the journal takes no changes, or queues are loaded again after a failure of it",
+        )
+        .hint("the log of the server has the cause; the server recovers by itself"),
+        error => error.into(),
+    }
 }
 
 /// The version, durability and limits of the server.
@@ -176,12 +197,30 @@ fn caller_document(caller: &Caller) -> InfoCaller {
     }
 }
 
+/// The expiries of the tokens that have one. The tokens may change at a reload, so the recorder does not keep them.
+fn token_expiries(tokens: &Tokens) -> String {
+    const NAME: &str = "deltaq_token_expiry_timestamp_seconds";
+    let mut text = String::new();
+    for (name, expires_us) in tokens.expiries() {
+        if text.is_empty() {
+            write_help_line(&mut text, NAME, None, None, "Expiry of the token, in seconds since 1970.");
+            write_type_line(&mut text, NAME, None, None, "gauge");
+        }
+        let key = Key::from_parts("", vec![Label::new("token", name.to_owned())]);
+        let labels = LabelSet::from_key_and_global(&key, &<_>::default());
+        let seconds = Duration::from_micros(expires_us).as_secs_f64();
+        write_metric_line(&mut text, NAME, None, &labels, None::<(&str, &str)>, seconds, None);
+    }
+    text
+}
+
 /// All metrics in Prometheus' text format; by default on a listener of its own.
 pub(in crate::http) async fn metrics(ReadCall { state, .. }: ReadCall) -> Result<Response, Problem> {
     // With thousands of queues this takes a while, and it must not delay the requests of a thread.
     let partitions = state.partitions.clone();
     let text = tokio::task::spawn_blocking(move || partitions.render_metrics()).await;
-    let text = text.map_err(|_| Problem::new(Code::Internal, "the metrics could not be rendered"))?;
+    let mut text = text.map_err(|_| Problem::new(Code::Internal, "the metrics could not be rendered"))?;
+    text.push_str(&token_expiries(&state.gate.access.tokens()));
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }
 

@@ -9,7 +9,9 @@ use deltaq_engine::excerpt::Excerpt;
 use deltaq_engine::id::{Rv, Source};
 use deltaq_engine::limits::RV_MAX;
 use deltaq_service::{Handle, SourceSettings};
-use deltaq_types::{Page, SourceChange, SourceDocument, SourceReport, SyncedDocument, WorkerDocument};
+use deltaq_types::{
+    Page, ReflectorReport, SourceChange, SourceDocument, SourceReport, SyncedDocument, WorkerDocument,
+};
 
 use super::pages::reply_in_pages;
 use crate::config::access::Verb;
@@ -70,6 +72,36 @@ pub(in crate::http) async fn report(
     let problem = problem.filter(|problem| !problem.is_empty());
     problem.as_deref().map(check_error).transpose().map_err(|wrong| wrong.field("problem"))?;
     state.partitions.get(&name)?.report_source(Source::from(&*source), problem).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Send a heartbeat of a reflector. It is not stored. A reflector is silent a minute after its last heartbeat, and forgotten a day after it.
+#[utoipa::path(
+    post, path = "/v1/queues/{queue}/reflectors", tag = "producing", operation_id = "report_reflector",
+    params(InQueue),
+    request_body(content = ReflectorReport),
+    responses(
+        (status = 204, description = "The heartbeat has replaced the one before."),
+        Always, OfQueue, OfBody, Unprocessable,
+    )
+)]
+pub(in crate::http) async fn reflector(
+    QueueCall { state, name, incoming, context, .. }: QueueCall,
+) -> Result<StatusCode, Problem> {
+    let report: ReflectorReport = incoming.document().await?;
+    for (field, text) in [
+        ("source", &report.source),
+        ("instance", &report.instance),
+        ("version", &report.version),
+        ("kind", &report.kind),
+    ] {
+        check_name(text).map_err(|wrong| wrong.field(field))?;
+    }
+    report.last_error.as_deref().map(check_error).transpose().map_err(|wrong| wrong.field("last_error"))?;
+    let named = Source::from(&*report.source);
+    context.sources_on(&name).check(Some(&named))?;
+    context.authorize_change(&name, std::iter::once(Some(&named)))?;
+    state.partitions.get(&name)?.note_reflector(report).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -9,10 +9,11 @@ use deltaq_engine::schedule::{Lease, Place};
 use deltaq_engine::snapshot::KeyState;
 use deltaq_engine::time::Time;
 use deltaq_engine::view::ViewObject;
-use deltaq_service::{Acknowledged, Handle, Moment, SourceStatus, WorkerState};
+use deltaq_service::{Acknowledged, Handle, Moment, ReflectorStatus, SourceStatus, WorkerState};
 use deltaq_types::{
     Difference, IndexDocument, IndexState, ItemDocument, ItemState, LeaseDocument, ObjectDocument,
-    QueueDocument, QueueWorkerDocument, SourceDocument, SourceProblem, SyncedDocument, WorkerDocument,
+    QueueDocument, QueueWorkerDocument, ReflectorDocument, SourceDocument, SourceProblem, SyncedDocument,
+    WorkerDocument,
 };
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -188,6 +189,32 @@ pub fn source(status: &SourceStatus, moment: Moment) -> SourceDocument {
         problem: report
             .as_ref()
             .map(|report| SourceProblem { detail: report.problem.clone(), reported_at: wall(report.at) }),
+    }
+}
+
+/// A reflector of a queue as of `moment`.
+#[must_use]
+pub fn reflector(queue: &str, status: ReflectorStatus, moment: Moment) -> ReflectorDocument {
+    let ReflectorStatus { report, at, state } = status;
+    let last_heartbeat_at = timestamp(moment.wall(at));
+    let lag_us = match report.last_success_at {
+        Some(success) if report.failing => last_heartbeat_at.as_micros().saturating_sub(success.as_micros()),
+        _ => 0,
+    };
+    ReflectorDocument {
+        queue: queue.to_owned(),
+        source: report.source,
+        instance: report.instance,
+        version: report.version,
+        kind: report.kind,
+        state,
+        last_heartbeat_at,
+        interval: report.interval,
+        last_success_at: report.last_success_at,
+        last_error: report.last_error,
+        last_error_at: report.last_error_at,
+        next_list_at: report.next_list_at,
+        lag_ms: lag_us / 1_000,
     }
 }
 

@@ -141,7 +141,7 @@ async fn idle_and_busy_queues_have_the_same_series() {
     let page = page(&service).await;
     let names = |queue: &str| page.of_queue(queue).into_keys().collect::<Vec<_>>();
     assert_eq!(names("busy"), names("idle"));
-    assert_eq!(names("busy").len(), 85, "config/deltaq.toml and docs/monitoring.md state the number");
+    assert_eq!(names("busy").len(), 86, "config/deltaq.toml and docs/monitoring.md state the number");
     let without_buckets: Vec<_> =
         names("busy").into_iter().filter(|series| !series.contains("_bucket{")).collect();
     assert_eq!(without_buckets, OF_A_QUEUE);
@@ -192,7 +192,7 @@ async fn a_queue_with_groups_has_series_for_what_stops_them() {
     assert_eq!(numbers("deltaq_ready_keys", "reason", &words), [2.0, 1.0, 0.0, 1.0]);
     assert_eq!(numbers("deltaq_groups", "state", &words), [1.0, 1.0, 0.0, 1.0]);
     assert_eq!(numbers("deltaq_groups", "state", &["idle"]), [1.0], "the group without a name");
-    assert_eq!(of_queue.len(), 85 + 6);
+    assert_eq!(of_queue.len(), 86 + 6);
     let age = async || page(&service).await.of_queue("q")["deltaq_quiet_oldest_ready_age_seconds"];
     // The clock may not have moved since the add.
     while age().await <= 0.0 {}

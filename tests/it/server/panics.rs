@@ -94,7 +94,7 @@ async fn a_list_of_queues_goes_on_without_a_queue_that_is_lost() {
         (names(&page, "items"), names(&page, "unavailable")),
         (vec!["a".into(), "z".into()], vec!["q".into()])
     );
-    assert_eq!(page["unavailable"][0]["code"], "journal-unavailable");
+    assert_eq!(page["unavailable"][0]["code"], "queue-reloading");
     // A page of the lost queue alone leads to the next page.
     let first = read(get("/v1/queues?limit=1").await).await;
     let second = format!("/v1/queues?limit=1&continue={}", first["continue"].as_str().expect("another page"));

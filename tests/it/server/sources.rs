@@ -188,3 +188,34 @@ async fn the_list_of_all_sources_has_pages_and_filters() {
     assert_eq!(names(&service.get("/v1/sources?stale=true").await.ok()), [""; 0]);
     service.get("/v1/sources?continue=00").await.problem("expired");
 }
+
+#[tokio::test]
+async fn a_reflector_is_listed_until_it_stops() {
+    let service = Service::start().await;
+    service.call("PUT", QUEUE, &json!({})).await.ok();
+    let report = format!("{QUEUE}/reflectors");
+    let beat = |failing: bool, stopped: bool| {
+        let last_error = if failing { json!("down") } else { Value::Null };
+        json!({
+            "source": "erp", "instance": "host:1", "version": "1", "kind": "rest", "interval": "1m",
+            "failing": failing, "stopped": stopped, "last_error": last_error,
+        })
+    };
+    for (failing, state) in [(false, "ok"), (true, "failing")] {
+        assert_eq!(service.post(&report, &beat(failing, false)).await.status, 204);
+        let listed = service.get("/v1/reflectors?queue=prices").await.ok();
+        let item = &listed["items"][0];
+        let found = [&item["queue"], &item["source"], &item["state"], &item["interval"]];
+        assert_eq!(found, [&json!("prices"), &json!("erp"), &json!(state), &json!("1m")]);
+    }
+    assert_eq!(service.get("/v1/reflectors?queue=other").await.ok()["items"], json!([]));
+    assert_eq!(service.post(&report, &beat(false, true)).await.status, 204);
+    assert_eq!(service.get("/v1/reflectors").await.ok()["items"], json!([]));
+    for (member, wrong) in [("source", json!("")), ("instance", json!("a\n")), ("interval", json!("soon"))] {
+        let mut wrong_report = beat(false, false);
+        wrong_report[member] = wrong;
+        service.post(&report, &wrong_report).await.problem("invalid-request");
+    }
+    let absent = "/v1/queues/absent/reflectors";
+    service.post(absent, &beat(false, false)).await.problem("queue-not-found");
+}

@@ -3,6 +3,7 @@
 
 mod clues;
 mod command;
+mod contacts;
 mod deleted;
 mod examples;
 mod files;

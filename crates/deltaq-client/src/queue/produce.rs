@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use deltaq_types::{
-    DeltaCall, ForgetBody, KeysCount, Produced, Replaced, SourceChange, SourceDocument, SourceReport,
+    DeltaCall, ForgetBody, KeysCount, Produced, ReflectorReport, Replaced, SourceChange, SourceDocument,
+    SourceReport,
 };
 use http::Method;
 use serde::Serialize;
@@ -194,6 +195,14 @@ impl Queue {
         let call = self.call(Method::PATCH, ["sources", source]).repeatable();
         let stale_after = Some(stale_after.map(Into::into));
         self.client().request(call.json(&SourceChange { stale_after, ..SourceChange::default() })).await
+    }
+
+    /// Sends a heartbeat of a reflector.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn report_reflector(&self, report: &ReflectorReport) -> Result<(), Error> {
+        self.client().send(self.call(Method::POST, ["reflectors"]).json(report)).await.map(drop)
     }
 
     /// Records that a source was reached and has no change, so that it does not count as stale.

@@ -8,6 +8,19 @@ use deltaq_runtime::clock::Clock;
 use super::check::{self, Depth, Report};
 use super::{Error, Location, stores};
 
+/// The file in the data directory whose time is that of the last good backup. Its content is the time as text, for people.
+pub const LAST_BACKUP_FILE: &str = "last-backup";
+
+/// Notes in the data directory that a backup has ended well.
+///
+/// # Errors
+/// The file can't be written, for example because the user may only read the directory.
+pub fn note(store: &Location, clock: &Clock) -> std::io::Result<()> {
+    let Location::Folder(folder) = store else { return Ok(()) };
+    let at = deltaq_types::Timestamp::from_micros(clock.wall_us());
+    fs::write(folder.join(LAST_BACKUP_FILE), format!("{at}\n"))
+}
+
 /// Copies a store of SQLite to the file `to`, then checks every row of the copy and compares the copy with
 /// the store's high-water mark. Returns the bytes of the copy and the findings. A damaged copy is kept, because
 /// it may be the best one available.

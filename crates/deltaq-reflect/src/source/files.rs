@@ -228,6 +228,7 @@ mod tests {
 
     use super::*;
     use crate::health::Health;
+    use crate::heartbeat::Heartbeat;
     use crate::metrics::Metrics;
 
     #[tokio::test]
@@ -240,7 +241,7 @@ mod tests {
         // The scan finds the folder, although nothing watches it.
         while files.look().await.unwrap().is_unsettled {}
         let mut metrics = Metrics::new();
-        let health = Health::new("s", "q", metrics.add("s", "q"), Clock::system());
+        let health = Health::new("s", "q", Heartbeat::of_test(), metrics.add("s", "q"), Clock::system());
         let (output, events) = Output::channel(Arc::new(health), &[]);
         std::fs::write(path.join("b"), "{\"key\":\"b\"}").unwrap();
         let mut events = pin!(events);

@@ -28,7 +28,7 @@ impl Handle {
     /// # Errors
     /// [`Error::VersionAhead`], [`Error::Lost`], [`Error::TooOld`], or the errors of reads.
     pub fn check_version(&self, version: Rv) -> Result<(), Error> {
-        let state = self.open()?;
+        let state = self.open_to_read()?;
         let newest = state.queue.resource_version();
         if version == Rv::ZERO {
             return Ok(());
@@ -55,7 +55,7 @@ impl Handle {
                 self.check_version(version)?;
                 version
             }
-            None => self.open()?.queue.resource_version(),
+            None => self.open_to_read()?.queue.resource_version(),
         };
         let commit = self.wait_until(wait, |state| {
             if state.queue.acknowledged_up_to() >= version {

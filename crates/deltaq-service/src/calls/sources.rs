@@ -8,7 +8,9 @@ use deltaq_engine::id::Source;
 use deltaq_engine::snapshot::SourceHistory;
 use deltaq_engine::sources::SourceState;
 use deltaq_engine::time::Time;
+use deltaq_types::ReflectorReport;
 
+use crate::queue::reflectors::ReflectorStatus;
 use crate::queue::source_reports::SourceReport;
 use crate::queue::{Handle, Locked};
 use crate::{Error, ListPage, Moment};
@@ -109,6 +111,26 @@ impl Handle {
         let ((), commit) = self.change(|locked, now| self.note_contact(locked, source, now))?;
         commit.wait().await?;
         Ok(())
+    }
+
+    /// Notes a heartbeat of a reflector.
+    ///
+    /// # Errors
+    /// Same as [`items`](Self::items).
+    pub async fn note_reflector(&self, report: ReflectorReport) -> Result<(), Error> {
+        self.read(|_, moment| self.reflectors.beat(report, moment.now)).await
+    }
+
+    /// The reflectors behind a source and an instance, at most `limit`, and the moment of the read.
+    ///
+    /// # Errors
+    /// Same as [`items`](Self::items).
+    pub async fn reflectors(
+        &self,
+        after: Option<(String, String)>,
+        limit: usize,
+    ) -> Result<(Vec<ReflectorStatus>, Moment), Error> {
+        self.read(|_, moment| (self.reflectors.after(after, limit, moment.now), moment)).await
     }
 
     /// Replaces the problem of a source, which the list of the sources shows.

@@ -57,7 +57,7 @@ const fn family(name: &'static str, kind: Kind, help: &'static str) -> Family {
 }
 
 /// All families, in the order of the page.
-const FAMILIES: [Family; 22] = [
+const FAMILIES: [Family; 23] = [
     family(
         "workqueue_depth",
         Kind::Gauge(|gauges| count(gauges.depth)),
@@ -148,6 +148,11 @@ const FAMILIES: [Family; 22] = [
         "deltaq_oldest_unacknowledged_age_seconds",
         Kind::Gauge(|gauges| gauges.oldest_unacknowledged_age.as_secs_f64()),
         "How long the oldest change has waited for its acknowledgement; parked keys do not count.",
+    ),
+    family(
+        "deltaq_highest_failures",
+        Kind::Gauge(|gauges| f64::from(gauges.highest_failures)),
+        "Failures of the key that has failed most often since its last success; parked keys do not count.",
     ),
     family("deltaq_waiters", Kind::Gauge(|gauges| count(gauges.waiters)), "Waiting pops."),
     family(

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::ReflectedSource;
 use deltaq_engine::id::Source;
 use deltaq_engine::ready::ReadyCounts;
 use deltaq_engine::time::Time;
@@ -123,6 +124,7 @@ pub(super) struct Gauges {
     pub(super) ready: ReadyCounts,
     pub(super) oldest_ready_age: Duration,
     pub(super) oldest_unacknowledged_age: Duration,
+    pub(super) highest_failures: u32,
     pub(super) waiters: usize,
     /// Number of watches of each view.
     pub(super) watches: [usize; 2],
@@ -142,6 +144,8 @@ pub struct Sample {
     pub(super) gauges: Gauges,
     /// The sources, by name. Empty for a queue that shares its series.
     pub(super) sources: Vec<SourceSample>,
+    /// The sources whose reflectors have sent heartbeats, by name. Empty for a queue that shares its series.
+    pub(super) reflected: Vec<ReflectedSource>,
     /// The lag of a follower. `None` for a queue that shares its series.
     pub(super) lag: Option<Lag>,
     /// What the task of a queue that pushes does. `None` for a queue that shares its series.
@@ -301,6 +305,7 @@ impl QueueMetrics {
             // While the queue is paused, its keys wait on purpose, so their age is reported as 0.
             oldest_ready_age: status.oldest_ready_age.filter(|_| !status.paused).unwrap_or_default(),
             oldest_unacknowledged_age: status.oldest_unacknowledged_age.unwrap_or_default(),
+            highest_failures: queue.highest_failures(),
             waiters: waiting.pops,
             watches: waiting.watches,
             feed_keys: feeds.map(|feed| feed.keys),
@@ -313,7 +318,15 @@ impl QueueMetrics {
             // A queue with a watch may have got its own series since.
             series.is_watched.store(true, Ordering::Relaxed);
         }
-        Sample { series, gauges, sources: Vec::new(), lag: None, push: None, hook: None }
+        Sample {
+            series,
+            gauges,
+            sources: Vec::new(),
+            reflected: Vec::new(),
+            lag: None,
+            push: None,
+            hook: None,
+        }
     }
 
     fn series(&self) -> Arc<Series> {
@@ -345,6 +358,15 @@ impl Sample {
             }
         });
         self.sources = sources.collect();
+        self
+    }
+
+    /// Adds the sources whose reflectors have sent heartbeats.
+    #[must_use]
+    pub fn with_reflectors(mut self, reflected: Vec<ReflectedSource>) -> Self {
+        if self.series.name.is_some() {
+            self.reflected = reflected;
+        }
         self
     }
 
@@ -426,6 +448,7 @@ impl Gauges {
         self.held_bytes += other.held_bytes;
         self.oldest_ready_age = self.oldest_ready_age.max(other.oldest_ready_age);
         self.oldest_unacknowledged_age = self.oldest_unacknowledged_age.max(other.oldest_unacknowledged_age);
+        self.highest_failures = self.highest_failures.max(other.highest_failures);
         self.waiters += other.waiters;
         for (sums, more) in [
             (&mut self.watches, other.watches),

@@ -55,6 +55,9 @@ pub(crate) struct Locked {
     pub(crate) commits: Commits,
     /// Why the state can no longer be used.
     pub(crate) lost: Option<Loss>,
+    /// Whether the state was loaded from the journal since it was lost, while the journal takes no events. Reads use it. The
+    /// queue is loaded once more before it changes.
+    pub(crate) is_shown: bool,
     /// The deadline that the queue's task sleeps until.
     pub(crate) armed: Option<Time>,
     /// Whether a periodic Resync is due but the queue's task has not begun it.
@@ -115,6 +118,26 @@ impl Handle {
         let mut state = self.lock();
         self.check(&mut state)?;
         Ok(state)
+    }
+
+    /// Takes the lock for a read. A queue that has lost its state can be read once its durable state is [shown](Self::show).
+    ///
+    /// # Errors
+    /// [`Error::Reloading`] until then, and the errors of [`open`](Self::open).
+    pub(crate) fn open_to_read(&self) -> Result<MutexGuard<'_, Locked>, Error> {
+        self.open_or_shown().map_err(Error::of_read)
+    }
+
+    /// The same for a look at the state within a call that may have changed the queue.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open).
+    pub(crate) fn open_or_shown(&self) -> Result<MutexGuard<'_, Locked>, Error> {
+        let mut state = self.lock();
+        match self.check(&mut state) {
+            Err(Error::Journal(_)) if state.is_shown => Ok(state),
+            checked => checked.map(|()| state),
+        }
     }
 
     /// Like [`open`](Self::open), but only if the journal accepts events. Also returns the token of the call.
@@ -338,6 +361,7 @@ impl Locked {
             ended: None,
             commits,
             lost: None,
+            is_shown: false,
             armed: None,
             resync_due: false,
             counters: Counters::default(),

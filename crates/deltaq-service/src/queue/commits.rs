@@ -36,6 +36,12 @@ impl Commits {
         *self = Self { pending, epoch, pushed: rv, newest: Commit::done() };
     }
 
+    /// Forgets the commits of a state that was lost. A read of the durable state waits for none.
+    pub(crate) fn forget(&mut self) {
+        self.pending.clear();
+        self.newest = Commit::done();
+    }
+
     /// Passes the newest events of a queue to the journal. The last of them is `rv`.
     pub(super) fn push(&mut self, journal: &Journal, id: QueueId, events: Vec<Event>, rv: Rv) {
         let prev_rv = std::mem::replace(&mut self.pushed, rv);

@@ -10,6 +10,7 @@ use serde_json::json;
 use super::{QUEUE, add_in_the_end, call, expect_all, try_add};
 use crate::harness::blocking::Message;
 use crate::harness::server::{End, Spawned, Store};
+use crate::harness::waiting::until;
 
 /// Bytes of an object, large enough to fill the disk soon.
 const OBJECT_BYTES: usize = 20_000;
@@ -55,9 +56,17 @@ impl Volume {
         assert!(done.expect("nsenter of util-linux runs").success(), "{script}");
     }
 
+    /// A server that writes until the file system is full.
     fn serve(&self) -> Spawned {
+        self.serve_above(0)
+    }
+
+    /// A server that refuses changes while the file system has less than this many bytes free.
+    fn serve_above(&self, min_free_bytes: u64) -> Spawned {
         let store = Store::Borrowed(self.folder.clone());
-        Spawned::start_as(&store, self.command(env!("CARGO_BIN_EXE_deltaq")), |_| {})
+        Spawned::start_as(&store, self.command(env!("CARGO_BIN_EXE_deltaq")), |command| {
+            command.env("DELTAQ_STORAGE__MIN_FREE_BYTES", min_free_bytes.to_string());
+        })
     }
 }
 
@@ -93,6 +102,7 @@ fn a_full_disk_loses_nothing_and_heals_when_there_is_room() {
         }
     }
     assert_eq!(full, Some((507, json!("disk-full"))), "{}", server.last_words());
+    reads_go_on(&server, &acknowledged);
     assert!(acknowledged.len() > 100, "it was full too soon: {}", acknowledged.len());
     volume.run("rm \"$1/ballast\"");
     add_in_the_end(&server, "after");
@@ -101,6 +111,80 @@ fn a_full_disk_loses_nothing_and_heals_when_there_is_room() {
     server.end(End::Kill);
     let server = volume.serve();
     expect_all(&server, &acknowledged, "after a restart");
+}
+
+#[test]
+fn changes_are_refused_before_the_disk_is_full() {
+    let volume = Volume::mount("low");
+    let server = volume.serve_above(8 << 20);
+    let mut acknowledged = BTreeSet::new();
+    let mut add = |key: String| {
+        let done = try_add(&server, &key);
+        acknowledged.extend(done.then_some(key));
+        done
+    };
+    assert!(add("before".to_owned()));
+    volume.run("head -c 18000000 /dev/zero > \"$1/ballast\"");
+    let mut number = 0;
+    until("changes are refused", || {
+        number += 1;
+        !add(format!("key-{number}"))
+    });
+    // Nothing was lost, so the queue is read as before, without being loaded again.
+    expect_all(&server, &acknowledged, "while there is little room");
+    let (status, body) = call(&server, &Message::get("/readyz".to_owned())).expect("an answer");
+    let detail = body["detail"].as_str().unwrap_or_default();
+    assert!(status == 507 && detail.contains("storage.min_free_bytes"), "{status} {body}");
+    volume.run("rm \"$1/ballast\"");
+    add_in_the_end(&server, "after");
+    acknowledged.insert("after".to_owned());
+    expect_all(&server, &acknowledged, "after there was room");
+    server.end(End::Kill);
+}
+
+/// Checks that a server with a full disk refuses changes, and answers every read with what is durable.
+fn reads_go_on(server: &Spawned, acknowledged: &BTreeSet<String>) {
+    // A queue whose change could not be committed is loaded first.
+    until("the queue can be read", || {
+        let (status, body) = call(server, &Message::get(format!("{QUEUE}/status"))).expect("an answer");
+        assert!(status == 200 || body["code"] == "queue-reloading", "{status} {body}");
+        status == 200
+    });
+    expect_all(server, acknowledged, "while the disk is full");
+    for path in [
+        "/v1/queues".to_owned(),
+        QUEUE.to_owned(),
+        format!("{QUEUE}/status"),
+        format!("{QUEUE}/settings"),
+        format!("{QUEUE}/items/key-0"),
+        format!("{QUEUE}/explain/key-0"),
+        format!("{QUEUE}/latest?limit=5"),
+        format!("{QUEUE}/latest/key-0"),
+        format!("{QUEUE}/known"),
+        format!("{QUEUE}/sources"),
+        format!("{QUEUE}/workers"),
+        format!("{QUEUE}/synced"),
+        format!("{QUEUE}/history?key=key-0"),
+        "/v1/sources".to_owned(),
+        "/v1/info".to_owned(),
+        "/livez".to_owned(),
+        "/console/".to_owned(),
+    ] {
+        let (status, body) = call(server, &Message::get(path.clone())).expect("an answer");
+        assert_eq!(status, 200, "{path}: {body}");
+    }
+    let posts = [
+        Message::post(format!("{QUEUE}/add"), &json!({"key": "refused"})),
+        Message::post(format!("{QUEUE}/pop"), &json!({})),
+        Message::post(format!("{QUEUE}/pause"), &json!({})),
+    ];
+    for post in posts {
+        let (status, body) = call(server, &post).expect("an answer");
+        assert_eq!((status, &body["code"]), (507, &json!("disk-full")), "{}: {body}", post.path);
+    }
+    let (status, body) = call(server, &Message::get("/readyz".to_owned())).expect("an answer");
+    let detail = body["detail"].as_str().unwrap_or_default();
+    assert!(status == 507 && !detail.contains("unknown") && detail.contains("reads"), "{status} {body}");
 }
 
 #[test]

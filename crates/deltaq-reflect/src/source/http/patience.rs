@@ -201,6 +201,7 @@ mod tests {
 
     use super::*;
     use crate::health::Health;
+    use crate::heartbeat::Heartbeat;
     use crate::metrics::Metrics;
     use crate::source::Refusal;
 
@@ -315,7 +316,7 @@ mod tests {
     #[test]
     fn a_page_is_repeated_for_a_bounded_time() {
         let mut metrics = Metrics::new();
-        let health = Health::new("s", "q", metrics.add("s", "q"), Clock::system());
+        let health = Health::new("s", "q", Heartbeat::of_test(), metrics.add("s", "q"), Clock::system());
         let (output, _events) = Output::channel(Arc::new(health), &[]);
         let failure = |refusal, asked: Option<u64>| Error {
             refusal,
