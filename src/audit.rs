@@ -85,7 +85,7 @@ pub struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keys: Option<u64>,
     /// `ok`, the code of the problem, or `gone` if the client disconnected before the response.
-    pub outcome: &'a str,
+    pub outcome: &'static str,
     /// The status of the response; absent if the client disconnected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,

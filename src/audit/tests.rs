@@ -11,9 +11,10 @@ fn open(path: &Path) -> (Audit, Writer) {
     (audit, writer.unwrap())
 }
 
-fn record(audit: &Audit, class: Class, who: Option<&str>, outcome: &str) {
+fn record(audit: &Audit, class: Class, who: Option<&str>, outcome: &'static str) {
     audit.record(class, who, || Line {
-        time: "2026-11-21T15:12:44.018Z".to_owned(),
+        at: Timestamp::from_micros(1_763_737_964_018_000),
+        operation: None,
         request_id: "1",
         who,
         from: None,
