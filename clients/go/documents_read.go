@@ -122,11 +122,15 @@ type Source struct {
 	Source         string       `json:"source"`
 	Keys           int64        `json:"keys"`
 	LastCallAt     *time.Time   `json:"last_call_at"`
+	LastContactAt  *time.Time   `json:"last_contact_at"`
 	LastReplacedAt *time.Time   `json:"last_replaced_at"`
 	LastReplace    *LastReplace `json:"last_replace"`
 	// Sequence is the last sequence number that was applied.
-	Sequence *int64         `json:"sequence"`
-	Problem  *SourceProblem `json:"problem"`
+	Sequence *int64 `json:"sequence"`
+	// StaleAfter is how long the source may be silent; nil without a threshold.
+	StaleAfter *Duration      `json:"stale_after"`
+	IsStale    bool           `json:"is_stale"`
+	Problem    *SourceProblem `json:"problem"`
 }
 
 // GroupList has the first groups of a queue. The share of a group is its weight divided by Weights.

@@ -1,8 +1,10 @@
-//! Calls that involve several nodes: a call on a queue goes to the owner of the queue, and the list of queues covers
-//! all nodes.
+//! Calls that involve several nodes: a call on a queue goes to the owner of the queue, and the lists of queues and of what
+//! belongs to them cover all nodes.
 
+pub(super) mod across;
 pub(super) mod forward;
 pub(super) mod queue_list;
 
 mod exchange;
+mod gather;
 mod limited_body;

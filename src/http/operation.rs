@@ -130,9 +130,9 @@ impl Operation {
         matches!(self.permission, Permission::OnQueue(_) | Permission::Signature)
     }
 
-    /// Whether it lists the queues of all nodes.
+    /// Whether it lists the queues of all nodes, or what belongs to them.
     pub(super) fn lists_queues(&self) -> bool {
-        self.id == Some("list_queues")
+        matches!(self.id, Some("list_queues" | "list_all_sources"))
     }
 
     /// Whether it belongs to the Kubernetes API.

@@ -8,7 +8,8 @@ use axum::body::Body;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use deltaq_types::{
-    KeysCount, Page, ParkedError, ParkedErrors, Produced, PurgedDocument, QueuePage, Replaced, SettledList,
+    KeysCount, Page, PageOfQueues, ParkedError, ParkedErrors, Produced, PurgedDocument, QueuePage, Replaced,
+    SettledList,
 };
 use serde::Serialize;
 
@@ -113,6 +114,14 @@ impl<T: Serialize> ListPage for Page<T> {
 }
 
 impl<T: Serialize> ListPage for QueuePage<T> {
+    type Item = T;
+
+    fn entries(&self) -> (&[T], Option<&str>) {
+        (&self.items, self.next.as_deref())
+    }
+}
+
+impl<T: Serialize> ListPage for PageOfQueues<T> {
     type Item = T;
 
     fn entries(&self) -> (&[T], Option<&str>) {

@@ -7,6 +7,7 @@ pub(super) mod history;
 pub(super) mod hooks;
 pub(super) mod indexes;
 pub(super) mod items;
+pub(super) mod overview;
 pub(super) mod parked;
 pub(super) mod produce;
 pub(super) mod push;

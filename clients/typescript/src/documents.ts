@@ -335,9 +335,13 @@ export interface SourceDocument {
     source: string;
     keys: number;
     last_call_at: Timestamp | null;
+    last_contact_at: Timestamp | null;
     last_replaced_at: Timestamp | null;
     last_replace: LastReplace | null;
     sequence: number | null;
+    /** How long the source may be silent. */
+    stale_after: string | null;
+    is_stale: boolean;
     /** The problem that the source has reported last. */
     problem: { detail: string; reported_at: Timestamp } | null;
 }

@@ -234,6 +234,14 @@ impl State {
             EventKind::ReplaceEnded(ended) => self.apply_replace_ended(ended, at)?,
             EventKind::Followed { position } => self.apply_followed(*position),
             EventKind::Renumbered { source, sequence } => self.sources.renumber(source, *sequence),
+            EventKind::SourcesReached { contacts } => {
+                for contact in contacts {
+                    self.sources.reached(&contact.source, contact.at);
+                }
+            }
+            EventKind::SourceConfigured { source, stale_after } => {
+                self.sources.configure(source, *stale_after);
+            }
             EventKind::Appended(_)
             | EventKind::Dropped { .. }
             | EventKind::Recovered { .. }
@@ -318,7 +326,7 @@ impl State {
             self.initial = self.initial.started();
         }
         if let Some(source) = source {
-            self.sources.called(source, at);
+            self.sources.began_list(source, at);
         }
         let (source, counts) = (source.cloned(), ReplaceCounts::default());
         let replace = LastReplace { source, counts, started: at, ended: None, aborted: false };

@@ -32,6 +32,7 @@ mod produce;
 mod replace;
 mod resync;
 mod sequence;
+mod sources;
 mod version;
 
 pub use deliver::Delivered;

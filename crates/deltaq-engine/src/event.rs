@@ -41,6 +41,7 @@ use super::object_version::ObjectVersion;
 use super::omit::is_default;
 pub use super::schedule::Charged;
 use super::schedule::{HeadStart, Window};
+use super::snapshot::StaleAfter;
 use super::time::Time;
 pub use super::view::ViewChanges;
 
@@ -285,6 +286,28 @@ pub enum EventKind {
         #[serde(skip_serializing_if = "Option::is_none")]
         sequence: Option<u64>,
     },
+    /// Sources were in contact since the last event that says so. One event has the contacts of about a minute.
+    SourcesReached {
+        /// The sources, each with its last contact.
+        contacts: Vec<SourceContact>,
+    },
+    /// A source got another threshold.
+    SourceConfigured {
+        /// The source.
+        source: Source,
+        /// How long the source may be silent; `None` for no threshold.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stale_after: Option<StaleAfter>,
+    },
+}
+
+/// The last contact of a source.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceContact {
+    /// The source.
+    pub source: Source,
+    /// When it was in contact.
+    pub at: Time,
 }
 
 /// A delta was queued.
@@ -426,7 +449,9 @@ impl EventKind {
             | Self::ReplaceStarted { .. }
             | Self::ReplaceEnded(_)
             | Self::Followed { .. }
-            | Self::Renumbered { .. } => None,
+            | Self::Renumbered { .. }
+            | Self::SourcesReached { .. }
+            | Self::SourceConfigured { .. } => None,
         }
     }
 

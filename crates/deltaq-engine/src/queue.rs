@@ -20,7 +20,7 @@ use super::job::ReplaceJob;
 use super::lives::{LifeId, Lives};
 use super::schedule::{Groups, Schedule, Turn};
 use super::settled::Outcome;
-use super::snapshot::{CheckpointChunk, LastReplace, QueueState};
+use super::snapshot::{CheckpointChunk, LastReplace, QueueState, SourceHistory};
 use super::sources::SourceState;
 use super::state::State;
 use super::table::Table;
@@ -316,10 +316,15 @@ impl Queue {
         self.state.sources.after(after, limit)
     }
 
-    /// When the last complete Replace of each source ended, by name.
-    pub fn last_replaced(&self) -> impl Iterator<Item = (&Source, Time)> {
-        let histories = self.state.sources.histories();
-        histories.filter_map(|(source, history)| Some((source, history.last_replaced?)))
+    /// The histories of the sources, by name.
+    pub fn source_histories(&self) -> impl Iterator<Item = (&Source, &SourceHistory)> {
+        self.state.sources.histories()
+    }
+
+    /// The history of a source; `None` if the queue does not remember it.
+    #[must_use]
+    pub fn source_history(&self, source: &Source) -> Option<&SourceHistory> {
+        self.state.sources.history_of(source)
     }
 
     /// The keys with their deltas, known objects and schedule states.

@@ -2,6 +2,7 @@
 //! derived, like that of events. The journal decides how the state of a key is encoded.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use deltaq_types::PauseReason;
 use serde::{Deserialize, Serialize};
@@ -22,7 +23,7 @@ use super::omit::is_default;
 use super::rate::RateDebt;
 use super::rate_limit::BucketLevel;
 use super::schedule::{GroupsState, ScheduleState};
-use super::time::Time;
+use super::time::{Time, micros};
 
 pub use super::settled::SettledLeases;
 
@@ -125,10 +126,18 @@ pub struct SourceRecord {
 }
 
 /// The history of a source.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceHistory {
-    /// When the last call that queued a change or had a sequence arrived, or when the last Replace started.
+    /// When the last call that queued a change or had a sequence arrived, or when the last Replace started; 0 if there was
+    /// none.
     pub last_call: Time,
+    /// When the source was last in contact, as far as an event says so. `None` in a store that was written before this field,
+    /// and before the first contact: see [`contact`](Self::contact).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_contact: Option<Time>,
+    /// How long the source may be silent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stale_after: Option<StaleAfter>,
     /// The latest Replace of the source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_replace: Option<LastReplace>,
@@ -138,6 +147,32 @@ pub struct SourceHistory {
     /// The number of the last call that had a sequence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sequence: Option<u64>,
+}
+
+/// How long a source may be silent before it counts as stale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StaleAfter {
+    /// The longest silence.
+    #[serde(rename = "longest_us", with = "micros")]
+    pub longest: Duration,
+    /// When the threshold was set. The silence of a source that was never in contact begins here.
+    pub since: Time,
+}
+
+impl SourceHistory {
+    /// When the source was last in contact, as far as an event says so.
+    #[must_use]
+    pub fn contact(&self) -> Option<Time> {
+        let called = Some(self.last_call).filter(|at| *at > Time::default());
+        self.last_contact.or_else(|| called.max(self.last_replaced))
+    }
+
+    /// Whether the source is silent for longer than it may be, if its last contact was at `contact`; `None` without a threshold.
+    #[must_use]
+    pub fn is_stale(&self, contact: Option<Time>, now: Time) -> Option<bool> {
+        let StaleAfter { longest, since } = self.stale_after?;
+        Some(now.since(contact.unwrap_or(since)) > longest)
+    }
 }
 
 /// The latest Replace.

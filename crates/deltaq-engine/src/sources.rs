@@ -6,7 +6,7 @@ use std::ops::Bound;
 use super::id::{Sequence, Slot, Source};
 use super::limits::SOURCES_MAX;
 use super::line::Line;
-use super::snapshot::{LastReplace, SourceHistory, SourceRecord};
+use super::snapshot::{LastReplace, SourceHistory, SourceRecord, StaleAfter};
 use super::time::Time;
 
 /// Approximate size of a source's history in bytes, excluding its name.
@@ -28,8 +28,8 @@ pub struct SourceState {
 pub(super) struct Sources {
     /// Invariant: has the slots of the keys of each source that owns keys. New keys mostly have growing slots.
     owned: BTreeMap<Source, Line<Slot, ()>>,
-    /// Invariant: at most [`SOURCES_MAX`] sources. Beyond this limit, the source without a sequence whose last call
-    /// is the oldest is dropped. A source with a sequence is never dropped, because its old calls would otherwise be
+    /// Invariant: at most [`SOURCES_MAX`] sources. Beyond this limit, the source without a sequence whose last contact
+    /// is the oldest is dropped, one without a threshold first. A source with a sequence is never dropped, because its old calls would otherwise be
     /// applied again.
     histories: BTreeMap<Source, SourceHistory>,
     /// The length of the names in `histories`.
@@ -79,21 +79,54 @@ impl Sources {
 
     /// Records a call of a source.
     pub(super) fn called(&mut self, source: &Source, at: Time) {
-        if let Some(history) = self.histories.get_mut(source) {
+        if let Some(history) = self.remembered(source) {
             history.last_call = at;
-            return;
+            history.last_contact = Some(at);
         }
-        if self.histories.len() >= SOURCES_MAX {
-            let forgettable = self.histories.iter().filter(|(_, history)| history.sequence.is_none());
-            let oldest = forgettable.min_by_key(|(_, history)| history.last_call);
-            let Some(oldest) = oldest.map(|(source, _)| source.clone()) else { return };
-            self.histories.remove(&oldest);
-            self.name_bytes -= oldest.len();
+    }
+
+    /// Records the start of a source's list. Only its end is a contact, because the list may be refused.
+    pub(super) fn began_list(&mut self, source: &Source, at: Time) {
+        if let Some(history) = self.remembered(source) {
+            history.last_contact = history.contact();
+            history.last_call = at;
         }
-        let history =
-            SourceHistory { last_call: at, last_replace: None, last_replaced: None, sequence: None };
-        self.histories.insert(source.clone(), history);
-        self.name_bytes += source.len();
+    }
+
+    /// Records a contact with a source.
+    pub(super) fn reached(&mut self, source: &Source, at: Time) {
+        if let Some(history) = self.remembered(source) {
+            history.last_contact = history.contact().max(Some(at));
+        }
+    }
+
+    /// Sets how long a source may be silent.
+    pub(super) fn configure(&mut self, source: &Source, stale_after: Option<StaleAfter>) {
+        if let Some(history) = self.remembered(source) {
+            history.stale_after = stale_after;
+        }
+    }
+
+    /// The history of a source, which begins now if there is none. `None` if no other source can be forgotten for it.
+    fn remembered(&mut self, source: &Source) -> Option<&mut SourceHistory> {
+        if !self.histories.contains_key(source) {
+            if self.histories.len() >= SOURCES_MAX {
+                let forgettable = self.histories.iter().filter(|(_, history)| history.sequence.is_none());
+                let oldest =
+                    forgettable.min_by_key(|(_, history)| (history.stale_after.is_some(), history.contact()));
+                let oldest = oldest.map(|(source, _)| source.clone())?;
+                self.histories.remove(&oldest);
+                self.name_bytes -= oldest.len();
+            }
+            self.histories.insert(source.clone(), SourceHistory::default());
+            self.name_bytes += source.len();
+        }
+        self.histories.get_mut(source)
+    }
+
+    /// The history of a source.
+    pub(super) fn history_of(&self, source: &Source) -> Option<&SourceHistory> {
+        self.histories.get(source)
     }
 
     /// The sequence number of the source's last call that had one.
@@ -137,8 +170,9 @@ impl Sources {
         let history = replace.source.as_ref().and_then(|source| self.histories.get_mut(source));
         let Some(history) = history else { return };
         history.last_replace = Some(replace.clone());
-        if !replace.aborted {
-            history.last_replaced = replace.ended.or(history.last_replaced);
+        if !replace.aborted && replace.ended.is_some() {
+            history.last_replaced = replace.ended;
+            history.last_contact = replace.ended;
         }
     }
 

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tracing::{info, warn};
 
 use super::Error;
+use super::contact::Contacts;
 use super::left_out::LeftOut;
 use super::metrics::{SourceMetrics, Summary};
 use super::report::Problems;
@@ -28,13 +29,15 @@ pub(super) struct Health {
     /// The number of objects of the last list that are older than what the queue has.
     stale: Mutex<u64>,
     pub(super) problems: Problems,
+    pub(super) contacts: Contacts,
 }
 
 impl Health {
     pub(super) fn new(source: &str, queue: &str, metrics: Arc<SourceMetrics>, clock: Clock) -> Self {
         let (source, queue) = (source.to_owned(), queue.to_owned());
         let (waiting, left_out, stale) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { source, queue, metrics, clock, waiting, left_out, stale, problems: Problems::default() }
+        let (problems, contacts) = (Problems::default(), Contacts::default());
+        Self { source, queue, metrics, clock, waiting, left_out, stale, problems, contacts }
     }
 
     /// Records that a list was accepted, or has not changed.
@@ -46,6 +49,8 @@ impl Health {
             let ReplaceCounts { replaced, deleted, unchanged, .. } = counts;
             info!(source, queue, objects, replaced, deleted, unchanged, "a list was accepted");
             self.tell_stale(counts.stale);
+        } else {
+            self.contacts.seen();
         }
     }
 
@@ -117,6 +122,7 @@ impl Health {
         if self.waiting.lock().is_empty() {
             self.metrics.succeeded(self.clock.wall_us());
             self.problems.failed(None);
+            self.contacts.seen();
         }
     }
 

@@ -7,6 +7,7 @@
 //!
 //! Invariant: a failure of a source deletes nothing. The previous list stays in force.
 
+mod contact;
 mod health;
 mod json;
 mod left_out;

@@ -13,6 +13,8 @@ use deltaq_types::range::{self, CENTURY, DAY, MS_10, U32_MAX, WHOLE_MAX};
 use serde::Deserialize;
 use toml::Table;
 
+use crate::contact::stale_after;
+
 use self::form::{
     database, list_url, optional_path, optional_pointer, optional_word, page_end, pointer, queue_name,
     resource, word, words,
@@ -28,6 +30,9 @@ const RELIST_SINCE: DurationText = DurationText::from_secs(600);
 const TIMEOUT: DurationText = DurationText::from_secs(60);
 /// The default maximum size of a reply, output or file: 256 MiB.
 const BYTES_MAX: u64 = 256 << 20;
+/// The longest time between two signs of life of a watch of Kubernetes without changes: a server need not send bookmarks, but the
+/// watch begins anew after this time.
+const WATCH_QUIET_MAX: Duration = Duration::from_mins(10);
 
 /// All sources of a process.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
@@ -344,6 +349,15 @@ impl Source {
     pub fn relist(&self) -> Duration {
         let default = if self.sql.is_some() { RELIST_SINCE } else { RELIST };
         self.relist.unwrap_or(default).get()
+    }
+
+    /// How long the source may be silent before its queue counts it as stale.
+    pub(super) fn stale_after(&self) -> Duration {
+        let quiet = match self.kind() {
+            Some(Kind::Kubernetes(_)) => WATCH_QUIET_MAX,
+            _ => Duration::ZERO,
+        };
+        stale_after(self.interval.get().max(quiet))
     }
 
     /// The kinds that are set, with the names of their settings.

@@ -100,6 +100,9 @@ impl Plan {
             health.problems.failed(Some(with_causes(error)));
         }
         health.problems.report(&client, settings.queue.as_str(), &name).await;
+        if matches!(listed, Ok(Summary::Unchanged)) {
+            health.contacts.report(&client, settings.queue.as_str(), &name, None).await;
+        }
         (name, listed)
     }
 
@@ -107,9 +110,11 @@ impl Plan {
     pub(super) async fn run(self, shutdown: &Shutdown) {
         let (queue, name) = (self.settings.queue.clone(), self.name.clone());
         let (client, health) = (self.client.clone(), Arc::clone(&self.health));
+        let threshold = self.settings.stale_after();
         tokio::select! {
             () = self.reflect(shutdown) => {}
             () = health.problems.report_all(&client, queue.as_str(), &name) => {}
+            () = health.contacts.report_all(&client, queue.as_str(), &name, threshold) => {}
         }
     }
 
@@ -368,6 +373,7 @@ impl Task {
         if self.source.may_be_queue(&found.name) {
             self.source.refuse_circle(&found.incarnation).await?;
         }
+        self.health.contacts.found_queue(&found.incarnation);
         self.key = found.settings.key.iter().map(pointer).collect();
         self.has_versions = found.settings.version.is_some();
         self.source.set_key(self.key.clone());

@@ -11,4 +11,5 @@ pub(crate) mod long_command;
 pub(crate) mod parked;
 pub(crate) mod pop;
 pub(crate) mod reaching;
+pub(crate) mod sources;
 pub(crate) mod workers;

@@ -44,6 +44,7 @@ pub use self::calls::lists::{ItemFilter, ItemPosition, ListPage, ListedState, Pa
 pub use self::calls::parked::{ParkedGroup, ParkedGroups, ParkedPosition};
 pub use self::calls::pop::{PopAnswer, PopCall};
 pub use self::calls::reaching::Acknowledged;
+pub use self::calls::sources::{SourceSettings, SourceStatus};
 pub use self::calls::workers::WorkerState;
 pub use self::grants::Grants;
 pub use self::lease_id::LeaseId;

@@ -12,6 +12,7 @@ mod push_page;
 mod pushes;
 mod queues;
 mod requests;
+mod source_page;
 mod striped;
 
 use std::fmt;

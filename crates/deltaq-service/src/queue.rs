@@ -1,6 +1,7 @@
 //! A running queue: its settings, its clock, its state behind a lock, and the reads on it.
 
 pub(crate) mod admission;
+pub(crate) mod contacts;
 pub(crate) mod delivery;
 pub(crate) mod feed_readers;
 pub(crate) mod follow_task;
@@ -22,7 +23,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use deltaq_engine::config::Config;
-use deltaq_engine::id::{Rv, Token};
+use deltaq_engine::id::{Rv, Source, Token};
 use deltaq_engine::lives::{Birth, LifeId, Lives};
 use deltaq_engine::time::Time;
 use deltaq_engine::{NoNumbers, Queue};
@@ -520,7 +521,9 @@ impl Handle {
         self.context.metrics.absorb(&mut state.counters);
         let waiting = Waiting { pops: state.waiters.len(), watches: self.feed_readers.counts() };
         let push = state.queue.config().push.as_ref().map(|_| self.push_task.report());
-        let sample = self.context.metrics.sample(&state.queue, waiting, self.moment(), self.lead());
+        let (moment, contact) = (self.moment(), |source: &Source| state.contact(source));
+        let sample = self.context.metrics.sample(&state.queue, waiting, moment, self.lead());
+        let sample = sample.with_sources(&state.queue, contact, moment);
         Some(sample.with_push(push).with_hook(self.hook_report(&state.queue)))
     }
 

@@ -1,4 +1,5 @@
-//! The task of a queue. It processes timers, carries out the requests of destructors, builds indexes, and moves keys to other groups.
+//! The task of a queue. It processes timers, carries out the requests of destructors, builds indexes, moves keys to other groups, and makes
+//! contacts with sources durable.
 
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -37,7 +38,10 @@ struct Tick {
 impl Handle {
     /// Processes all due timers. Returns what to wait for.
     fn tick(self: &Arc<Self>) -> Result<Tick, Error> {
-        let (_now, commit) = self.change(|state, now| state.queue.advance(now))?;
+        let ((), commit) = self.change(|state, now| {
+            state.queue.advance(now);
+            state.write_contacts(now);
+        })?;
         let mut state = self.lock();
         let resync_due = std::mem::take(&mut state.resync_due);
         let commit = state.queue.due_uncommitted(self.now()).then_some(commit);
@@ -46,6 +50,9 @@ impl Handle {
         let mut next = if commit.is_some() { None } else { state.armed };
         let builds_indexes =
             state.queue.is_building_indexes() && state.queue.room_for_indexes(|| self.memory());
+        if let Some(due) = state.contacts.due {
+            next = Some(next.map_or(due, |next| next.min(due)));
+        }
         if state.queue.indexes_lack_room() {
             // No event reports that other queues have made room.
             let retry = self.now().plus(ROOM_WAIT);

@@ -62,7 +62,7 @@ pub use self::hook::{
 pub use self::kinds::Members;
 pub use self::kubernetes::Kubernetes;
 pub use self::order::{HeadStartOrder, Order, PriorityOrder};
-pub use self::page::Page;
+pub use self::page::{Page, PageOfQueues};
 pub use self::problem::{ProblemDocument, ViolationDocument};
 pub use self::produce::{
     DeltaCall, DeltaCallType, FailedKey, ForgetBody, InvalidObject, KeysCount, Produced, Replaced, SeedCall,
@@ -79,7 +79,7 @@ pub use self::queue::{
 pub use self::raw::{RawJson, RawObject};
 pub use self::read::{
     ExplainDocument, IndexDocument, IndexValueDocument, ItemDocument, ObjectDocument, ParkedError,
-    ParkedErrors, SourceDocument, SourceProblem, SyncedDocument, WorkerDocument,
+    ParkedErrors, QueueSourceDocument, SourceDocument, SourceProblem, SyncedDocument, WorkerDocument,
 };
 pub use self::server::{
     Info, InfoCaller, InfoGrant, InfoLimits, InfoNode, InfoStore, NodeDocument, NodeList,

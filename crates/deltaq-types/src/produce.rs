@@ -1,10 +1,16 @@
 //! Requests and replies of produce calls.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::{RawObject, ReplaceCounts, Timestamp, strict, terms};
+use super::duration::DurationText;
+use super::{RawObject, ReplaceCounts, Timestamp, range, strict, terms};
+
+/// The shortest threshold of a source, in microseconds.
+const STALE_AFTER_US_MIN: u64 = 1_000_000;
+/// The longest threshold of a source, in microseconds: 366 days.
+const STALE_AFTER_US_MAX: u64 = 366 * 24 * 60 * 60 * 1_000_000;
 
 /// The reply to a produce call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -193,15 +199,29 @@ pub struct SourceReport {
     pub problem: Option<String>,
 }
 
-/// A change of what a queue remembers of a source.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// A change of what a queue remembers of a source. A member that is left out stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SourceChange {
     /// The last sequence number of the source: a call is applied if its number is larger. Null forgets the number, so that
-    /// the next call is applied whatever its number is.
-    #[serde(deserialize_with = "strict::whole")]
-    #[schema(value_type = Option<terms::Count>, required = true)]
-    pub sequence: Option<u64>,
+    /// the next call is applied whatever its number is. This member needs the grant `admin`.
+    #[serde(default, deserialize_with = "given_whole", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<terms::Count>)]
+    pub sequence: Option<Option<u64>>,
+    /// How long the source may be silent before it counts as stale, from 1s to 8784h; null for no threshold.
+    #[serde(default, deserialize_with = "given_span", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<terms::Span>)]
+    pub stale_after: Option<Option<DurationText>>,
+}
+
+/// Reads a whole number or null, where absence has another meaning than null.
+fn given_whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<u64>>, D::Error> {
+    strict::whole(deserializer).map(Some)
+}
+
+/// Reads a threshold or null.
+fn given_span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<DurationText>>, D::Error> {
+    range::optional_span::<STALE_AFTER_US_MIN, STALE_AFTER_US_MAX, D>(deserializer).map(Some)
 }
 
 /// The keys whose failures are reset.

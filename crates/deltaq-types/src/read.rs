@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::terms::JsonPointer;
+use super::duration::DurationText;
+use super::terms::{JsonPointer, Span};
 use super::{
     DeltaDocument, DiffOmission, DiffOperation, Difference, HoldReason, IndexState, ItemState,
     LastReplaceDocument, LeaseDocument, RawObject, Timestamp,
@@ -52,6 +53,11 @@ pub struct SourceDocument {
     /// The time of the last call that queued a change or had a sequence number, or the start of the last Replace; null if the queue does not remember it.
     #[schema(required = true)]
     pub last_call_at: Option<Timestamp>,
+    /// When the source was last in contact: a complete list, a single call, also one that queued nothing, or a report that it was reached and has no
+    /// change. After a crash of the server, the time may be up to two minutes too old. Null if the queue does not remember any contact.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub last_contact_at: Option<Timestamp>,
     /// When the last complete Replace of the source ended.
     #[schema(required = true)]
     pub last_replaced_at: Option<Timestamp>,
@@ -61,9 +67,26 @@ pub struct SourceDocument {
     /// The last sequence number of the source; null if it has none.
     #[schema(required = true)]
     pub sequence: Option<u64>,
+    /// How long the source may be silent before it counts as stale; null if it has no threshold.
+    #[serde(default)]
+    #[schema(required = true, value_type = Option<Span>)]
+    pub stale_after: Option<DurationText>,
+    /// Whether the source is silent for longer than `stale_after`.
+    #[serde(default)]
+    pub is_stale: bool,
     /// The problem that the source has reported last; null if it has none.
     #[schema(required = true)]
     pub problem: Option<SourceProblem>,
+}
+
+/// A source with the name of its queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct QueueSourceDocument {
+    /// The name of the queue.
+    pub queue: String,
+    /// The source.
+    #[serde(flatten)]
+    pub source: SourceDocument,
 }
 
 /// A problem that a source has reported.

@@ -463,14 +463,16 @@ impl Row for ObjectDocument {
 
 impl Row for SourceDocument {
     const COLUMNS: &'static [&'static str] =
-        &["SOURCE", "KEYS", "LAST CALL", "LAST COMPLETE LIST", "SEQUENCE"];
+        &["SOURCE", "KEYS", "LAST CONTACT", "LAST COMPLETE LIST", "STALE AFTER", "STATE", "SEQUENCE"];
 
     fn cells(&self) -> Vec<Cell> {
         vec![
             Cell::new(&self.source),
             Cell::number(self.keys),
-            Cell::optional(self.last_call_at.map(|at| at.to_string())),
+            Cell::optional(self.last_contact_at.map(|at| at.to_string())),
             Cell::optional(self.last_replaced_at.map(|at| at.to_string())),
+            Cell::optional(self.stale_after.as_ref().map(ToString::to_string)),
+            Cell::new(if self.is_stale { "stale" } else { "ok" }),
             Cell::optional(self.sequence.map(|number| number.to_string())),
         ]
     }

@@ -6,7 +6,8 @@ use axum::response::Response;
 use bytes::Bytes;
 use deltaq_types::{
     DeltaCall, EventDocument, IndexDocument, IndexValueDocument, ItemDocument, ObjectDocument, Page,
-    ProblemDocument, QueueSettings, RawObject, SeedCall, SourceDocument, WatchRow, WorkerDocument,
+    PageOfQueues, ProblemDocument, QueueSettings, QueueSourceDocument, RawObject, SeedCall, SourceDocument,
+    WatchRow, WorkerDocument,
 };
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
@@ -16,8 +17,8 @@ use crate::http::openapi::schemas;
 use crate::http::reply;
 use crate::http::request::call::ReadCall;
 use crate::http::routes::{
-    consume, groups, history, hooks, indexes, items, parked, produce, push, queues, server, settings,
-    sources, views, watch,
+    consume, groups, history, hooks, indexes, items, overview, parked, produce, push, queues, server,
+    settings, sources, views, watch,
 };
 
 #[derive(OpenApi)]
@@ -34,13 +35,13 @@ use crate::http::routes::{
         produce::resync, produce::seed, produce::forget,
         consume::pop, consume::settle, consume::ack, consume::done, consume::nack, consume::release, consume::reject,
         consume::extend, parked::errors, parked::promote, parked::redrive, parked::discard,
-        items::items, items::item_of, items::item, items::explain_of, items::explain, views::object, views::latest_list, views::latest, views::known_list, views::known, indexes::list, indexes::values, sources::sources, sources::report, sources::change, sources::workers, sources::synced, groups::groups,
+        items::items, items::item_of, items::item, items::explain_of, items::explain, views::object, views::latest_list, views::latest, views::known_list, views::known, indexes::list, indexes::values, sources::sources, sources::report, sources::change, sources::seen, overview::sources, sources::workers, sources::synced, groups::groups,
         watch::watch, history::history, history::of_key,
         server::livez, server::readyz, server::info, server::nodes, openapi_json, server::problem,
     ),
     components(schemas(
         ProblemDocument, DeltaCall<'static>, SeedCall<'static>, Page<ItemDocument>, Page<ObjectDocument>,
-        Page<SourceDocument>, Page<WorkerDocument>, Page<IndexDocument>, Page<IndexValueDocument>, Page<EventDocument>, Page<WatchRow>, QueueSettings, schemas::Wait, schemas::IndexName,
+        Page<SourceDocument>, PageOfQueues<QueueSourceDocument>, Page<WorkerDocument>, Page<IndexDocument>, Page<IndexValueDocument>, Page<EventDocument>, Page<WatchRow>, QueueSettings, schemas::Wait, schemas::IndexName,
     )),
     tags(
         (name = "queues", description = "Queues and their settings."),

@@ -4,16 +4,16 @@ use super::document;
 use crate::config::access::Verb;
 use crate::http::kubernetes;
 use crate::http::openapi::params::{
-    AddQuery, CloseQuery, DeleteQuery, DeleteQueueQuery, DeltasQuery, ExtendQuery, GroupsQuery, HistoryQuery,
-    IndexQuery, IndexesQuery, ItemQuery, ItemsQuery, KeyHistoryQuery, KeyItemQuery, KeyQuery, KnownQuery,
-    ListQuery, Names, ObjectOfQuery, ObjectQuery, ParkedQuery, PopQuery, ReplaceQuery, SettingsQuery,
-    SourcesQuery, SyncedQuery, UpdateQuery, ViewQuery, WatchQuery, WorkersQuery,
+    AddQuery, AllSourcesQuery, CloseQuery, DeleteQuery, DeleteQueueQuery, DeltasQuery, ExtendQuery,
+    GroupsQuery, HistoryQuery, IndexQuery, IndexesQuery, ItemQuery, ItemsQuery, KeyHistoryQuery,
+    KeyItemQuery, KeyQuery, KnownQuery, ListQuery, Names, ObjectOfQuery, ObjectQuery, ParkedQuery, PopQuery,
+    ReplaceQuery, SettingsQuery, SourcesQuery, SyncedQuery, UpdateQuery, ViewQuery, WatchQuery, WorkersQuery,
 };
 use crate::http::operation::{BodyKind, Class, Operation, Permission};
 use crate::http::request::call::{Handler, conditional, with_body, with_headers, without_body};
 use crate::http::routes::{
-    console, consume, groups, history, hooks, indexes, items, parked, produce, push, queues, server,
-    settings, sources, views, watch,
+    console, consume, groups, history, hooks, indexes, items, overview, parked, produce, push, queues,
+    server, settings, sources, views, watch,
 };
 
 /// An operation and its handler.
@@ -136,7 +136,8 @@ operations! {
     GET    "/v1/queues/{queue}/history/{*key}" get_history    OnQueue(Read)    Read      Ignored  [KeyHistoryQuery] long  without_body history::of_key;
     GET    "/v1/queues/{queue}/sources"        list_sources   OnQueue(Read)    Read      Ignored  [SourcesQuery]    long  without_body sources::sources;
     POST   "/v1/queues/{queue}/sources"        report_source  OnQueue(Produce) Write     Document []                long  with_body    sources::report;
-    PATCH  "/v1/queues/{queue}/sources/{*source}" patch_source OnQueue(Admin)  Write     Document []                long  with_body    sources::change;
+    PATCH  "/v1/queues/{queue}/sources/{source}" patch_source OnQueue(Produce) Write     Document []                long  with_body    sources::change;
+    POST   "/v1/queues/{queue}/sources/{source}/seen" seen_source OnQueue(Produce) Write Empty    []                long  with_body    sources::seen;
     GET    "/v1/queues/{queue}/workers"        list_workers   OnQueue(Read)    Read      Ignored  [WorkersQuery]    long  without_body sources::workers;
     GET    "/v1/queues/{queue}/groups"         list_groups    OnQueue(Read)    Read      Ignored  [GroupsQuery]     long  without_body groups::groups;
     GET    "/v1/queues/{queue}/synced"         get_synced     OnQueue(Read)    Wait      Ignored  [SyncedQuery]     long  without_body sources::synced;
@@ -145,6 +146,7 @@ operations! {
     GET    "/v1/queues/{queue}/hook/deliveries/{number}" get_delivery OnQueue(Read) Read Ignored []                long  without_body hooks::get;
     POST   "/v1/queues/{queue}/hook/deliveries/redeliver" redeliver_deliveries OnQueue(Admin) List Document []      long  with_body    hooks::redeliver;
     POST   "/v1/queues/{queue}/hook/deliveries/discard" discard_deliveries OnQueue(Admin) Write Document []         long  with_body    hooks::discard;
+    GET    "/v1/sources"                       list_all_sources Somewhere(Read) Read     Ignored  [AllSourcesQuery] long  without_body overview::sources;
     GET    "/v1/info"                          get_info       Token            Read      Ignored  []                long  without_body server::info;
     GET    "/v1/nodes"                         list_nodes     Everywhere(Read) Read      Ignored  []                long  without_body server::nodes;
     GET    "/livez"                            livez          Nothing          Unlimited Ignored  []                long  without_body server::livez;

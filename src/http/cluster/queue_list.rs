@@ -6,25 +6,18 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use axum::body::{Body, to_bytes};
-use axum::http::{HeaderValue, Request, StatusCode, header};
 use deltaq_engine::config::Config;
-use deltaq_service::{self, Name, Peer};
+use deltaq_service::{self, Name};
 use deltaq_types::{QueueDocument, QueuePage, UnavailableQueue};
-use futures_util::future::try_join_all;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::exchange;
+use super::gather::{gather, unavailable};
 use crate::config::access::Verb;
 use crate::http::gate::limits::PAGE_BYTES_MAX;
-use crate::http::node::{self, CallError, Node};
-use crate::http::problem::{Code, Problem, REPEAT};
+use crate::http::problem::{Code, Problem};
 use crate::http::request::context::RequestContext;
 use crate::http::request::cursor;
 use crate::http::wire;
-
-/// Maximum size of a page from another node, in bytes.
-const PAGE_BYTES_RECEIVED_MAX: usize = 256 << 20;
 
 /// The list of the queues whose names begin with a prefix and that the caller may read.
 #[derive(Clone, Debug)]
@@ -65,27 +58,11 @@ impl QueueList {
     ) -> Result<QueuePage, Problem> {
         let name = after.as_deref().map(position).transpose()?;
         let limit_rows = usize::try_from(limit).unwrap_or(usize::MAX);
-        let node = self.context.state.node.as_ref().filter(|_| !self.context.is_from_node());
-        let Some(node) = node else {
-            return Ok(merged(vec![self.own(name.as_ref(), limit_rows).await], limit_rows));
-        };
-        let partitions = &self.context.state.partitions;
-        let owned = partitions.owned();
-        let own = self.own(name.as_ref(), limit_rows).await;
-        if owned != partitions.owned() {
-            return Err(incomplete());
-        }
         let path = self.path(after.as_deref(), limit);
-        let asked = partitions.peers().into_iter().map(|peer| self.of_peer(node, peer, &path));
-        let (mut parts, mut listed) = (vec![own], owned);
-        for (part, numbers) in try_join_all(asked).await? {
-            parts.push(part);
-            listed.extend(numbers);
-        }
-        listed.sort_unstable();
-        // Each partition must be listed exactly once.
-        if !listed.into_iter().eq(0..partitions.count()) {
-            return Err(incomplete());
+        let (own, pages) = gather(&self.context, &path, || self.own(name.as_ref(), limit_rows)).await?;
+        let mut parts = vec![own];
+        for page in pages {
+            parts.push(Part::of(page)?);
         }
         Ok(merged(parts, limit_rows))
     }
@@ -116,15 +93,7 @@ impl QueueList {
                 }
                 // The queue was deleted in the meantime, which is not an error.
                 Err(deltaq_service::Error::QueueDeleted) => continue,
-                Err(error) => {
-                    let problem = Problem::from(error);
-                    Err(UnavailableQueue {
-                        name: name.clone(),
-                        code: problem.code().name().to_owned(),
-                        detail: problem.detail().to_owned(),
-                        hint: problem.advice().map(str::to_owned),
-                    })
-                }
+                Err(error) => Err(unavailable(name.clone(), error)),
             };
             part.rows.push((name, row));
         }
@@ -137,33 +106,15 @@ impl QueueList {
         let after = after.map_or(String::new(), |after| format!("&continue={after}"));
         format!("/v1/queues?limit={limit}&prefix={prefix}{after}")
     }
+}
 
-    /// The page of another node, and the partitions that it has listed.
-    async fn of_peer(&self, node: &Node, peer: Arc<Peer>, path: &str) -> Result<(Part, Vec<usize>), Problem> {
-        let mut request = Request::new(Body::empty());
-        *request.uri_mut() = path.parse().map_err(|_| incomplete())?;
-        request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static("application/json"));
-        let reply = node.send(&peer, exchange::outgoing(&self.context, request)).await;
-        let reply = reply.map_err(|error| match error {
-            CallError::Unreachable => exchange::unreachable(&peer),
-            CallError::Interrupted => exchange::interrupted(&peer),
-            CallError::Refused => exchange::refused(&peer),
-            CallError::NotTheNode => exchange::not_the_node(&peer),
-        })?;
-        let (parts, body) = reply.into_parts();
-        let numbers = parts.headers.get(&node::PARTITIONS).and_then(|value| value.to_str().ok());
-        let Some(numbers) = numbers.filter(|_| parts.status == StatusCode::OK) else {
-            return Err(incomplete());
-        };
-        let numbers = numbers.split(',').filter_map(|number| number.parse().ok()).collect();
-        let text = to_bytes(Body::new(body), PAGE_BYTES_RECEIVED_MAX).await;
-        let text = text.map_err(|_| exchange::interrupted(&peer))?;
-        let page: QueuePage = serde_json::from_slice(&text).map_err(|_| incomplete())?;
+impl Part {
+    /// The part of another node.
+    fn of(page: QueuePage) -> Result<Self, Problem> {
         let ends_at = page.next.as_deref().map(position).transpose()?.map(|name| name.to_string());
         let items = page.items.into_iter().map(|queue| (queue.name.clone(), Ok(queue)));
         let unavailable = page.unavailable.into_iter().map(|queue| (queue.name.clone(), Err(queue)));
-        let rows = items.chain(unavailable).collect();
-        Ok((Part { rows, ends_at }, numbers))
+        Ok(Self { rows: items.chain(unavailable).collect(), ends_at })
     }
 }
 
@@ -171,11 +122,6 @@ impl QueueList {
 fn position(cursor: &str) -> Result<Name, Problem> {
     let name = cursor::decode_queues(cursor)?;
     Name::new(&name).map_err(|_| cursor::of_another_list())
-}
-
-fn incomplete() -> Problem {
-    Problem::new(Code::NotOwner, "the owners of some queues are changing, so the list would be incomplete")
-        .hint(REPEAT)
 }
 
 /// Merges all parts into one page. A name after the end of a part is left for the next page, because that part may

@@ -211,6 +211,12 @@ parameters! {
         "limit" PageLimit "Maximum number of entries in a page, up to 5,000; default 500.";
         "continue" Continue "The `continue` of the previous page.";
     }
+    AllSourcesQuery in Query {
+        "queue" QueueName "Only the sources of this queue.";
+        "stale" Flag "Only sources that are stale.";
+        "limit" PageLimit "Maximum number of entries in a page, up to 5,000; default 500.";
+        "continue" Continue "The `continue` of the previous page.";
+    }
     WorkersQuery in Query {
         "limit" PageLimit "Maximum number of entries in a page, up to 5,000; default 500.";
         "continue" Continue "The `continue` of the previous page.";

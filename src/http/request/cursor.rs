@@ -70,6 +70,19 @@ pub(in crate::http) fn decode_queues(cursor: &str) -> Result<String, Problem> {
     text(cursor)?.strip_prefix("queues:").map(str::to_owned).ok_or_else(of_another_list)
 }
 
+/// Writes a cursor of a list over all queues: the name of the list, a queue, and a name in the queue.
+pub(in crate::http) fn encode_across(list: &str, (queue, name): (&str, &str)) -> String {
+    hex(&format!("all {list}:{queue}:{name}"))
+}
+
+/// Reads a cursor that [`encode_across`] wrote for the same list.
+pub(in crate::http) fn decode_across(list: &str, cursor: &str) -> Result<(String, String), Problem> {
+    let text = text(cursor)?;
+    let position = text.strip_prefix("all ").and_then(|rest| rest.strip_prefix(list)?.strip_prefix(':'));
+    let position = position.and_then(|position| position.split_once(':')).ok_or_else(of_another_list)?;
+    Ok((position.0.to_owned(), position.1.to_owned()))
+}
+
 fn name(list: List<'_>) -> Cow<'static, str> {
     match list {
         List::Items => "items".into(),

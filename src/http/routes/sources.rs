@@ -8,10 +8,11 @@ use axum::response::Response;
 use deltaq_engine::excerpt::Excerpt;
 use deltaq_engine::id::{Rv, Source};
 use deltaq_engine::limits::RV_MAX;
-use deltaq_service::Handle;
+use deltaq_service::{Handle, SourceSettings};
 use deltaq_types::{Page, SourceChange, SourceDocument, SourceReport, SyncedDocument, WorkerDocument};
 
 use super::pages::reply_in_pages;
+use crate::config::access::Verb;
 use crate::http::openapi::params::{InQueue, OfSource, SourcesQuery, SyncedQuery, WorkersQuery};
 use crate::http::openapi::responses::{Always, Full, NotAcceptable, OfBody, OfQueue, Unprocessable};
 use crate::http::problem::{Code, Problem};
@@ -41,8 +42,7 @@ async fn source_page(
 ) -> Result<Page<SourceDocument>, Problem> {
     let after = after.map(|after| cursor::decode(List::Sources, &handle.lives(), &after)).transpose()?;
     let page = handle.sources(after, limit).await?;
-    let source = |(state, report): &(_, Option<_>)| wire::source(state, report.as_ref(), page.moment);
-    let items = page.entries.iter().map(source).collect();
+    let items = page.entries.iter().map(|source| wire::source(source, page.moment)).collect();
     let (lives, rv) = (handle.lives(), page.resource_version);
     let next = page.next.map(|source| cursor::encode(List::Sources, &lives, rv, &source));
     Ok(Page { items, next, resource_version: page.resource_version.get() })
@@ -73,7 +73,26 @@ pub(in crate::http) async fn report(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Set the last sequence number of a source, or forget it with null, so that calls with smaller numbers are applied again.
+/// Record that a source was reached and has no change, so that it does not count as stale.
+#[utoipa::path(
+    post, path = "/v1/queues/{queue}/sources/{source}/seen", tag = "producing", operation_id = "seen_source",
+    params(InQueue, OfSource),
+    responses(
+        (status = 204, description = "The contact is recorded."),
+        Always, OfQueue,
+    )
+)]
+pub(in crate::http) async fn seen(
+    QueueCall { state, name, context, uri, .. }: QueueCall,
+) -> Result<StatusCode, Problem> {
+    let source = path_source(uri.path().strip_suffix("/seen").unwrap_or_default())?;
+    context.sources_on(&name).check(Some(&source))?;
+    context.authorize_change(&name, std::iter::once(Some(&source)))?;
+    state.partitions.get(&name)?.reach_source(&source).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Set how long a source may be silent before it counts as stale, or its last sequence number. With null as the number, calls with smaller numbers are applied again.
 #[utoipa::path(
     patch, path = "/v1/queues/{queue}/sources/{source}", tag = "queues", operation_id = "patch_source",
     params(InQueue, OfSource),
@@ -84,12 +103,23 @@ pub(in crate::http) async fn report(
     )
 )]
 pub(in crate::http) async fn change(
-    QueueCall { state, name, incoming, uri, .. }: QueueCall,
+    QueueCall { state, name, incoming, uri, context, .. }: QueueCall,
 ) -> Result<Json<SourceDocument>, Problem> {
     let source = path_source(uri.path())?;
-    let SourceChange { sequence } = incoming.document().await?;
-    let changed = state.partitions.get(&name)?.renumber_source(&source, sequence).await?;
-    let Some((state, report, moment)) = changed else {
+    let SourceChange { sequence, stale_after } = incoming.document().await?;
+    if sequence.is_none() && stale_after.is_none() {
+        let detail = "the body has neither sequence nor stale_after, so there is nothing to change";
+        return Err(Problem::new(Code::InvalidRequest, detail));
+    }
+    context.sources_on(&name).check(Some(&source))?;
+    if sequence.is_some() {
+        context.authorize_on(Verb::Admin, name.as_str())?;
+    }
+    context.authorize_change(&name, std::iter::once(Some(&source)))?;
+    let stale_after = stale_after.map(|threshold| threshold.map(Duration::from));
+    let settings = SourceSettings { sequence, stale_after };
+    let changed = state.partitions.get(&name)?.change_source(&source, settings).await?;
+    let Some((source, moment)) = changed else {
         let detail = format!(
             "the queue {name:?} remembers no source {}",
             Excerpt(source.as_str()),
@@ -97,7 +127,7 @@ pub(in crate::http) async fn change(
         );
         return Err(Problem::new(Code::SourceNotFound, detail));
     };
-    Ok(Json(wire::source(&state, report.as_ref(), moment)))
+    Ok(Json(wire::source(&source, moment)))
 }
 
 /// List the workers by name, with the leases that they hold and their pops that wait for keys.

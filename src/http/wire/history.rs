@@ -113,7 +113,9 @@ fn name(kind: &EventKind) -> Option<EventName> {
         | EventKind::ReplaceStarted { .. }
         | EventKind::ReplaceEnded(_)
         | EventKind::Followed { .. }
-        | EventKind::Renumbered { .. } => return None,
+        | EventKind::Renumbered { .. }
+        | EventKind::SourcesReached { .. }
+        | EventKind::SourceConfigured { .. } => return None,
     })
 }
 

@@ -5,10 +5,9 @@ use deltaq_engine::indexes::IndexStatus;
 use deltaq_engine::object::{ArrayKeys, Object};
 use deltaq_engine::schedule::{Lease, Place};
 use deltaq_engine::snapshot::KeyState;
-use deltaq_engine::sources::SourceState;
 use deltaq_engine::time::Time;
 use deltaq_engine::view::ViewObject;
-use deltaq_service::{Acknowledged, Handle, Moment, SourceReport, WorkerState};
+use deltaq_service::{Acknowledged, Handle, Moment, SourceStatus, WorkerState};
 use deltaq_types::{
     Difference, IndexDocument, IndexState, ItemDocument, ItemState, LeaseDocument, ObjectDocument,
     QueueDocument, SourceDocument, SourceProblem, SyncedDocument, WorkerDocument,
@@ -167,19 +166,25 @@ pub fn synced(synced: bool, remaining: usize, acknowledged: Option<Acknowledged>
 
 /// A source as of `moment`.
 #[must_use]
-pub fn source(state: &SourceState, report: Option<&SourceReport>, moment: Moment) -> SourceDocument {
+pub fn source(status: &SourceStatus, moment: Moment) -> SourceDocument {
+    let SourceStatus { state, contact, is_stale, report } = status;
     let history = state.history.as_ref();
     let wall = |at| timestamp(moment.wall(at));
+    let stale_after = history.and_then(|history| history.stale_after);
     SourceDocument {
         source: state.source.as_str().to_owned(),
         keys: state.keys as u64,
-        last_call_at: history.map(|history| wall(history.last_call)),
+        last_call_at: history.map(|history| history.last_call).filter(|at| *at > Time::default()).map(wall),
+        last_contact_at: contact.map(wall),
         last_replaced_at: history.and_then(|history| history.last_replaced).map(wall),
         last_replace: history
             .and_then(|history| history.last_replace.as_ref())
             .map(|last| last_replace(last, moment)),
         sequence: history.and_then(|history| history.sequence),
+        stale_after: stale_after.map(|threshold| threshold.longest.into()),
+        is_stale: is_stale.unwrap_or_default(),
         problem: report
+            .as_ref()
             .map(|report| SourceProblem { detail: report.problem.clone(), reported_at: wall(report.at) }),
     }
 }

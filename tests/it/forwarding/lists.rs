@@ -95,3 +95,32 @@ async fn a_list_has_only_the_queues_that_the_token_may_read() {
     }
     assert_eq!(names_of(&client.call_as("one", "GET", "/v1/queues", &Value::Null).await.ok()), [name]);
 }
+
+#[tokio::test]
+async fn the_list_of_sources_covers_all_nodes() {
+    let cluster = Cluster::start().await;
+    let names = ten_queues(&cluster).await;
+    for name in &names {
+        let add = format!("/v1/queues/{name}/add?source=erp");
+        assert_eq!(cluster.a.call("POST", &add, &json!({"key": "a"})).await.status, 200);
+        let seen = format!("/v1/queues/{name}/sources/crm/seen");
+        assert_eq!(cluster.a.call("POST", &seen, &Value::Null).await.status, 204);
+    }
+    let expected: Vec<_> =
+        names.iter().flat_map(|name| [json!([name, "crm"]), json!([name, "erp"])]).collect();
+    for node in [&cluster.a, &cluster.b] {
+        for limit in [1, 3, 20] {
+            let (mut found, mut after) = (Vec::new(), String::new());
+            loop {
+                let page = node.get(&format!("/v1/sources?limit={limit}{after}")).await.ok();
+                let items = page["items"].as_array().expect("items").iter();
+                found.extend(items.map(|item| json!([item["queue"], item["source"]])));
+                let Some(next) = page["continue"].as_str() else { break };
+                after = format!("&continue={next}");
+            }
+            assert_eq!(found, expected, "{limit}");
+        }
+    }
+    cluster.a.partitions.set_owner(1, Owner::Nobody);
+    cluster.a.get("/v1/sources").await.problem("not-owner");
+}

@@ -378,7 +378,7 @@ fn gauges_of_several_queues_are_summed_and_ages_are_the_oldest() {
 async fn each_source_has_the_time_of_its_last_complete_list() {
     let service = Service::with(|settings| settings.metrics.max_queues = 1).await;
     let series = |page: &Page| {
-        let own = page.values.iter().filter(|(series, _)| series.starts_with("deltaq_source_"));
+        let own = page.values.iter().filter(|(series, _)| series.starts_with("deltaq_source_last_replace"));
         own.map(|(series, at)| (series.clone(), *at)).collect::<Vec<_>>()
     };
     service.post("/v1/queues/own/add?source=shop", &json!({"key": "a"})).await.ok();
@@ -400,6 +400,23 @@ async fn each_source_has_the_time_of_its_last_complete_list() {
     let found = series(&page(&service).await);
     assert_eq!(found.len(), 100, "the first by name");
     assert!(found.last().is_some_and(|(series, _)| series.ends_with("source=\"f-098\"}")), "{found:?}");
+}
+
+#[tokio::test]
+async fn each_source_has_its_last_contact_and_one_with_a_threshold_whether_it_is_stale() {
+    let service = Service::start().await;
+    service.post("/v1/queues/q/add?source=erp", &json!({"key": "a"})).await.ok();
+    assert_eq!(service.post("/v1/queues/q/sources/crm/seen", &Value::Null).await.status, 204);
+    let threshold = json!({"stale_after": "1h"});
+    service.call("PATCH", "/v1/queues/q/sources/crm", &threshold).await.ok();
+    let page = page(&service).await;
+    for source in ["erp", "crm"] {
+        let name = format!("deltaq_source_last_contact_timestamp_seconds{{queue=\"q\",source=\"{source}\"}}");
+        assert!(page.value(&name) > 1e9, "{name}");
+    }
+    assert_eq!(page.value("deltaq_source_stale{queue=\"q\",source=\"crm\"}"), 0.0);
+    let stale = page.values.keys().filter(|series| series.starts_with("deltaq_source_stale"));
+    assert_eq!(stale.count(), 1, "a source without a threshold is never stale");
 }
 
 #[tokio::test]

@@ -1,8 +1,12 @@
-//! The problems that sources report.
+//! The problems that sources report, their contacts and their thresholds.
 
+use std::time::Duration;
+
+use deltaq_engine::event::EventKind;
 use serde_json::{Value, json};
 
-use crate::harness::Service;
+use super::commits::{Bench, read};
+use crate::harness::{Service, within};
 
 const QUEUE: &str = "/v1/queues/prices";
 const SOURCES: &str = "/v1/queues/prices/sources";
@@ -60,4 +64,127 @@ async fn wrong_reports_are_refused() {
         service.post(SOURCES, &report).await.problem("invalid-request");
     }
     assert_eq!(listed(&service).await, [Value::Null; 0]);
+}
+
+const MINUTE: Duration = Duration::from_mins(1);
+
+impl Bench {
+    async fn source(&self) -> Value {
+        read(self.call("GET", "/sources", &Value::Null).await).await["items"][0].clone()
+    }
+
+    async fn version(&self) -> Value {
+        read(self.call("GET", "/sources", &Value::Null).await).await["resource_version"].clone()
+    }
+
+    async fn seen(&self) {
+        assert_eq!(self.call("POST", "/sources/erp/seen", &Value::Null).await.status(), 204);
+    }
+
+    async fn set_threshold(&self, threshold: &Value) -> Value {
+        let answer = self.call("PATCH", "/sources/erp", &json!({"stale_after": threshold})).await;
+        assert_eq!(answer.status(), 200);
+        read(answer).await
+    }
+}
+
+#[tokio::test]
+async fn a_contact_is_no_event_of_its_own_and_is_durable_within_a_minute() {
+    let bench = Bench::with_queue().await;
+    bench.post("/add?source=erp", &json!({"key": "a"})).await;
+    assert_eq!(bench.source().await["last_contact_at"], "2023-11-14T22:13:20.000Z");
+    let version = bench.version().await;
+    bench.hand.advance(MINUTE);
+    // A call that queues nothing is a contact, and so is the report that there is no change.
+    bench.post("/delete?source=erp", &json!({"key": "unknown"})).await;
+    assert_eq!(bench.source().await["last_contact_at"], "2023-11-14T22:14:20.000Z");
+    for _ in 0..100 {
+        bench.hand.advance(Duration::from_millis(500));
+        bench.seen().await;
+    }
+    assert_eq!(bench.source().await["last_contact_at"], "2023-11-14T22:15:10.000Z");
+    assert_eq!(bench.version().await, version, "a hundred contacts are no event");
+    // After a crash, the contact is older, and never newer.
+    let after = bench.restarted().await;
+    assert_eq!(after.source().await["last_contact_at"], "2023-11-14T22:13:20.000Z");
+
+    bench.hand.advance(Duration::from_secs(10));
+    bench.seen().await;
+    let written = async {
+        while bench.version().await == version {
+            tokio::task::yield_now().await;
+        }
+    };
+    within(written).await;
+    let reached = |kind: &EventKind| matches!(kind, EventKind::SourcesReached { .. });
+    assert_eq!(bench.events().iter().filter(|kind| reached(kind)).count(), 1);
+    let after = bench.restarted().await;
+    assert_eq!(after.source().await["last_contact_at"], "2023-11-14T22:15:20.000Z");
+}
+
+#[tokio::test]
+async fn a_source_is_stale_once_it_is_silent_for_longer_than_its_threshold() {
+    let bench = Bench::with_queue().await;
+    // A reader may set the threshold before it has sent anything.
+    let set = bench.set_threshold(&json!("15m")).await;
+    assert_eq!(
+        json!([set["stale_after"], set["is_stale"], set["last_contact_at"], set["last_call_at"]]),
+        json!(["15m", false, null, null])
+    );
+    bench.hand.advance(MINUTE * 16);
+    assert_eq!(bench.source().await["is_stale"], true);
+    bench.seen().await;
+    assert_eq!(bench.source().await["is_stale"], false);
+    bench.hand.advance(MINUTE * 15);
+    assert_eq!(bench.source().await["is_stale"], false);
+    bench.hand.advance(Duration::from_micros(1));
+    let restarted = bench.restarted().await;
+    let source = restarted.source().await;
+    assert_eq!((&source["is_stale"], &source["stale_after"]), (&json!(true), &json!("15m")));
+    let cleared = restarted.set_threshold(&Value::Null).await;
+    assert_eq!((&cleared["is_stale"], &cleared["stale_after"]), (&json!(false), &Value::Null));
+    for wrong in [
+        json!({}),
+        json!({"stale_after": "10ms"}),
+        json!({"stale_after": 5}),
+        json!({"stale_after": "9000h"}),
+    ] {
+        assert_eq!(bench.call("PATCH", "/sources/erp", &wrong).await.status(), 400, "{wrong}");
+    }
+}
+
+#[tokio::test]
+async fn the_list_of_all_sources_has_pages_and_filters() {
+    let service = Service::start().await;
+    for (queue, sources) in
+        [("b", vec!["x", "y"]), ("a", vec!["x"]), ("c", vec!["x", "y", "z"]), ("d", vec![])]
+    {
+        service.call("PUT", &format!("/v1/queues/{queue}"), &json!({})).await.ok();
+        for source in sources {
+            service
+                .post(&format!("/v1/queues/{queue}/add?source={source}"), &json!({"key": source}))
+                .await
+                .ok();
+        }
+    }
+    let names = |page: &Value| -> Vec<String> {
+        let items = page["items"].as_array().expect("items").iter();
+        items
+            .map(|item| format!("{}{}", item["queue"].as_str().unwrap(), item["source"].as_str().unwrap()))
+            .collect()
+    };
+    for limit in [1, 2, 3, 4, 5, 6, 7, 100] {
+        let (mut found, mut after) = (Vec::new(), String::new());
+        loop {
+            let page = service.get(&format!("/v1/sources?limit={limit}{after}")).await.ok();
+            assert!(names(&page).len() <= limit && page["unavailable"] == json!([]), "{page}");
+            found.extend(names(&page));
+            let Some(next) = page["continue"].as_str() else { break };
+            after = format!("&continue={next}");
+        }
+        assert_eq!(found, ["ax", "bx", "by", "cx", "cy", "cz"], "{limit}");
+    }
+    assert_eq!(names(&service.get("/v1/sources?queue=c").await.ok()), ["cx", "cy", "cz"]);
+    assert_eq!(names(&service.get("/v1/sources?stale=true").await.ok()), [""; 0]);
+    service.get("/v1/sources?continue=00").await.problem("expired");
 }

@@ -1,5 +1,7 @@
 //! Produce calls.
 
+use std::time::Duration;
+
 use deltaq_types::{
     DeltaCall, ForgetBody, KeysCount, Produced, Replaced, SourceChange, SourceDocument, SourceReport,
 };
@@ -176,7 +178,31 @@ impl Queue {
         sequence: Option<u64>,
     ) -> Result<SourceDocument, Error> {
         let call = self.call(Method::PATCH, ["sources", source]).repeatable();
-        self.client().request(call.json(&SourceChange { sequence })).await
+        let change = SourceChange { sequence: Some(sequence), ..SourceChange::default() };
+        self.client().request(call.json(&change)).await
+    }
+
+    /// Sets how long a source may be silent before it counts as stale. `None` removes the threshold.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn set_stale_after(
+        &self,
+        source: &str,
+        stale_after: Option<Duration>,
+    ) -> Result<SourceDocument, Error> {
+        let call = self.call(Method::PATCH, ["sources", source]).repeatable();
+        let stale_after = Some(stale_after.map(Into::into));
+        self.client().request(call.json(&SourceChange { stale_after, ..SourceChange::default() })).await
+    }
+
+    /// Records that a source was reached and has no change, so that it does not count as stale.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn seen(&self, source: &str) -> Result<(), Error> {
+        let call = self.call(Method::POST, ["sources", source, "seen"]).repeatable();
+        self.client().send(call).await.map(drop)
     }
 
     /// Queues a `Sync` delta for each known key without waiting deltas.

@@ -91,7 +91,8 @@ impl Handle {
         expected: &[Expected],
     ) -> Result<(Produced, Vec<FailureState>), Error> {
         let comparison = self.compared(config, calls).await?;
-        let produced = self.command(|queue, now| {
+        let (produced, commit) = self.change(|state, now| {
+            let queue = &mut state.queue;
             queue.check_config(config)?;
             self.set_room(queue);
             if let Some(comparison) = comparison {
@@ -99,9 +100,12 @@ impl Handle {
             }
             let produced = queue.produce_once(now, calls, sequence, expected)?;
             let limited = calls.iter().filter(|call| call.rate_limited);
-            Ok((produced, limited.map(|call| queue.failure_state(&call.key)).collect()))
-        });
-        produced.await?.map_err(|refusal: Refusal| refusal.into())
+            let failures = limited.map(|call| queue.failure_state(&call.key)).collect();
+            self.note_contacts(state, calls, sequence, now);
+            Ok((produced, failures))
+        })?;
+        commit.wait().await?;
+        produced.map_err(|refusal: Refusal| refusal.into())
     }
 
     /// The compared objects of the calls, if the queue ignores members.

@@ -24,15 +24,19 @@ impl Handle {
         expected: &[Expected],
     ) -> Result<Delivered, Error> {
         let comparison = self.compared(config, calls).await?;
-        let delivered = self.command(|queue, now| {
+        let (delivered, commit) = self.change(|state, now| {
+            let queue = &mut state.queue;
             queue.check_config(config)?;
             self.set_room(queue);
             if let Some(comparison) = comparison {
                 queue.set_comparison(comparison);
             }
-            queue.deliver(now, calls, ids, expected)
-        });
-        delivered.await?.map_err(|refusal: Refusal| refusal.into())
+            let delivered = queue.deliver(now, calls, ids, expected)?;
+            self.note_contacts(state, calls, None, now);
+            Ok(delivered)
+        })?;
+        commit.wait().await?;
+        delivered.map_err(|refusal: Refusal| refusal.into())
     }
 
     /// Keeps a delivery that can't be applied, unless its id was applied before. Returns whether it is kept, and its number or

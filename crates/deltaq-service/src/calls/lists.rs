@@ -3,9 +3,7 @@
 //! A page is read in one critical section, so the number of examined keys and the size of the page are bounded.
 //! Objects are shared, not copied, and a page is rendered after the lock is released.
 
-use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::Arc;
 
 use deltaq_engine::Queue;
 use deltaq_engine::explain::Explanation;
@@ -14,13 +12,11 @@ use deltaq_engine::id::{Rv, Slot, Source, Token};
 use deltaq_engine::key::Key;
 use deltaq_engine::schedule::{Place, Turn};
 use deltaq_engine::snapshot::KeyState;
-use deltaq_engine::sources::SourceState;
 use deltaq_engine::table::Entry;
 use deltaq_engine::time::Time;
 use deltaq_engine::view::{View, ViewObject};
 
 use crate::queue::Handle;
-use crate::queue::source_reports::SourceReport;
 use crate::{Error, KeyFilter, Moment};
 
 /// Maximum number of keys that a page examines. A page may have fewer entries than its limit, because a filter skips
@@ -196,64 +192,6 @@ impl Handle {
     /// Same as [`items`](Self::items).
     pub async fn groups(&self, sort: GroupSort, most: usize) -> Result<(Option<GroupList>, Rv), Error> {
         self.read(|queue, moment| (queue.groups(moment.now, sort, most), queue.resource_version())).await
-    }
-
-    /// The sources after the name `after`, in the order of names.
-    ///
-    /// # Errors
-    /// Same as [`items`](Self::items).
-    pub async fn sources(
-        &self,
-        after: Option<String>,
-        limit: usize,
-    ) -> Result<ListPage<(SourceState, Option<SourceReport>), Source>, Error> {
-        self.read(|queue, moment| {
-            let (after, asked) = (after.as_deref(), limit.saturating_add(1));
-            let known = queue.sources_after(after, asked).into_iter();
-            let mut states: BTreeMap<Source, SourceState> =
-                known.map(|state| (state.source.clone(), state)).collect();
-            for source in self.source_reports.sources_after(after, asked, moment.now) {
-                let new = || SourceState { source: source.clone(), keys: 0, history: None };
-                states.entry(source.clone()).or_insert_with(new);
-            }
-            let has_more = states.len() > limit;
-            let reported = |state: SourceState| {
-                let report = self.source_reports.of(&state.source, moment.now);
-                (state, report)
-            };
-            let entries: Vec<_> = states.into_values().take(limit).map(reported).collect();
-            let next = entries.last().filter(|_| has_more).map(|(last, _)| last.source.clone());
-            ListPage { entries, next, resource_version: queue.resource_version(), moment }
-        })
-        .await
-    }
-
-    /// Sets the last sequence number of a source, or forgets it. Returns the source, or `None` if the queue does not
-    /// remember the source.
-    ///
-    /// # Errors
-    /// A refusal of the engine; [`Error::QueueDeleted`] or [`Error::Journal`].
-    pub async fn renumber_source(
-        self: &Arc<Self>,
-        source: &Source,
-        sequence: Option<u64>,
-    ) -> Result<Option<(SourceState, Option<SourceReport>, Moment)>, Error> {
-        let (state, commit) = self.change(|state, now| state.queue.renumber(now, source, sequence))?;
-        commit.wait().await?;
-        let moment = self.moment();
-        Ok(state?.map(|state| (state, self.source_reports.of(source, moment.now), moment)))
-    }
-
-    /// Replaces the problem of a source, which the list of the sources shows.
-    ///
-    /// # Errors
-    /// Same as [`items`](Self::items).
-    pub async fn report_source(&self, source: Source, problem: Option<String>) -> Result<(), Error> {
-        self.read(|_, moment| {
-            let report = problem.map(|problem| SourceReport { problem, at: moment.now });
-            self.source_reports.set(source, report);
-        })
-        .await
     }
 
     /// The object of a key in a view, and the queue's newest event.

@@ -4,7 +4,6 @@
 //! unchanged.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use deltaq_engine::delta::DeltaKind;
 use deltaq_engine::view::View;
@@ -14,6 +13,7 @@ use metrics_exporter_prometheus::formatting::{write_help_line, write_metric_line
 
 use super::durations::{Distribution, Durations};
 use super::queues::{BOUNDS_DELTAS, BUCKETS, Gauges, Lag, Sample, Series, Totals};
+use super::source_page;
 
 /// The label of all queues that share their series. No queue can have this name.
 const OTHERS: &str = "_other";
@@ -224,8 +224,6 @@ const GROUP_FAMILIES: [Family; 2] = [
 const VIEWS: [&str; 2] = [View::ALL[0].as_str(), View::ALL[1].as_str()];
 const LOST: [&str; 3] = ["too_old", "ahead", "lost"];
 
-const LAST_REPLACE: &str = "deltaq_source_last_replace_timestamp_seconds";
-
 /// The metrics of one queue, or of all queues that share their series.
 struct Row<'a> {
     series: &'a Series,
@@ -268,7 +266,7 @@ pub(super) fn write(text: &mut String, samples: &[Sample]) {
     write_families(text, &FAMILIES, &rows, |_| true);
     write_families(text, &GROUP_FAMILIES, &rows, |row| row.gauges.ready.groups.is_some());
     write_families(text, &WATCH_FAMILIES, &rows, |row| row.series.is_watched.load(Ordering::Relaxed));
-    write_sources(text, samples);
+    source_page::write(text, samples);
     write_lags(text, samples);
 }
 
@@ -280,29 +278,6 @@ fn write_families(text: &mut String, families: &[Family], rows: &[Row<'_>], have
             family.write(text, &rows);
         }
     }
-}
-
-/// Appends the times of the last Replaces, if there are any.
-fn write_sources(text: &mut String, samples: &[Sample]) {
-    if samples.iter().all(|sample| sample.last_replaced.is_empty()) {
-        return;
-    }
-    let help = "When the last complete Replace of the source ended, in seconds since 1970.";
-    write_help_line(text, LAST_REPLACE, None, None, help);
-    write_type_line(text, LAST_REPLACE, None, None, "gauge");
-    for sample in samples {
-        let Some(queue) = &sample.series.name else { continue };
-        for (source, at) in &sample.last_replaced {
-            let labels = vec![
-                Label::new("queue", queue.as_str().to_owned()),
-                Label::new("source", source.as_str().to_owned()),
-            ];
-            let labels = LabelSet::from_key_and_global(&Key::from_parts("", labels), &<_>::default());
-            let seconds = Duration::from_micros(at.as_micros()).as_secs_f64();
-            write_metric_line(text, LAST_REPLACE, None, &labels, None::<(&str, &str)>, seconds, None);
-        }
-    }
-    text.push('\n');
 }
 
 /// Name, value and help text of a family.

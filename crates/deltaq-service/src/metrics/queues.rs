@@ -140,14 +140,26 @@ pub(super) struct Gauges {
 pub struct Sample {
     pub(super) series: Arc<Series>,
     pub(super) gauges: Gauges,
-    /// When the last complete Replace of each source ended, by name. Empty for a queue that shares its series.
-    pub(super) last_replaced: Vec<(Source, Time)>,
+    /// The sources, by name. Empty for a queue that shares its series.
+    pub(super) sources: Vec<SourceSample>,
     /// The lag of a follower. `None` for a queue that shares its series.
     pub(super) lag: Option<Lag>,
     /// What the task of a queue that pushes does. `None` for a queue that shares its series.
     pub(super) push: Option<PushReport>,
     /// What became of the deliveries of a hook. `None` for a queue that shares its series.
     pub(super) hook: Option<HookReport>,
+}
+
+/// A source at one instant.
+#[derive(Debug)]
+pub(super) struct SourceSample {
+    pub(super) name: Source,
+    /// When its last complete Replace ended, by the wall clock.
+    pub(super) last_replaced: Option<Time>,
+    /// When it was last in contact, by the wall clock.
+    pub(super) last_contact: Option<Time>,
+    /// Whether it is silent for longer than its threshold; `None` without a threshold.
+    pub(super) is_stale: Option<bool>,
 }
 
 /// The lag of a follower behind the queue that it follows.
@@ -301,10 +313,7 @@ impl QueueMetrics {
             // A queue with a watch may have got its own series since.
             series.is_watched.store(true, Ordering::Relaxed);
         }
-        let own = if series.name.is_some() { SOURCES_MAX } else { 0 };
-        let last_replaced = queue.last_replaced().take(own);
-        let last_replaced = last_replaced.map(|(source, at)| (source.clone(), moment.wall(at))).collect();
-        Sample { series, gauges, last_replaced, lag: None, push: None, hook: None }
+        Sample { series, gauges, sources: Vec::new(), lag: None, push: None, hook: None }
     }
 
     fn series(&self) -> Arc<Series> {
@@ -317,6 +326,28 @@ impl QueueMetrics {
 }
 
 impl Sample {
+    /// Adds the sources of the queue. `contact` is the last contact with a source.
+    #[must_use]
+    pub fn with_sources(
+        mut self,
+        queue: &Queue,
+        contact: impl Fn(&Source) -> Option<Time>,
+        moment: Moment,
+    ) -> Self {
+        let own = if self.series.name.is_some() { SOURCES_MAX } else { 0 };
+        let sources = queue.source_histories().take(own).map(|(name, history)| {
+            let contact = contact(name);
+            SourceSample {
+                name: name.clone(),
+                last_replaced: history.last_replaced.map(|at| moment.wall(at)),
+                last_contact: contact.map(|at| moment.wall(at)),
+                is_stale: history.is_stale(contact, moment.now),
+            }
+        });
+        self.sources = sources.collect();
+        self
+    }
+
     /// Adds the lag of a follower.
     #[must_use]
     pub fn with_lag(mut self, lag: Option<Lag>) -> Self {

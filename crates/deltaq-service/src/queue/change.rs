@@ -19,6 +19,7 @@ use deltaq_journal::{self, Commit, Journal};
 use parking_lot::MutexGuard;
 
 use super::commits::Commits;
+use super::contacts::Contacts;
 use super::delivery::{Delivered, Delivery, Grant, Reply};
 use super::lease_waits::LeaseWaits;
 use super::leftovers::OpenLeftovers;
@@ -67,6 +68,8 @@ pub(crate) struct Locked {
     pub(crate) awaited: Option<Rv>,
     /// How often the queue was closed without a drain. Each such close ends waiting drains.
     pub(crate) closes: u64,
+    /// Contacts with sources that are not durable yet.
+    pub(crate) contacts: Contacts,
 }
 
 /// Why the state of a queue is not durable or not consistent.
@@ -331,6 +334,7 @@ impl Locked {
             milestones: [false; 2],
             awaited: None,
             closes: 0,
+            contacts: Contacts::default(),
             lease_waits: LeaseWaits::default(),
         }
     }

@@ -1,8 +1,11 @@
 //! What a queue knows of its sources.
 
+use std::time::Duration;
+
 use deltaq_engine::event::EventKind;
 use deltaq_engine::limits::SOURCES_MAX;
 use deltaq_engine::snapshot::SourceHistory;
+use deltaq_engine::time::Time;
 
 use super::*;
 
@@ -98,4 +101,66 @@ fn beyond_the_limit_the_source_that_called_longest_ago_is_forgotten() {
     let pages = fixture.queue.sources_after(Some("first"), 2);
     assert_eq!(pages.iter().map(|state| &*state.source).collect::<Vec<_>>(), ["last", "many-0002"]);
     assert_eq!(fixture.owners().first(), Some(&("first".to_owned(), 1)), "it still owns a key");
+}
+
+#[test]
+fn contacts_and_thresholds_outlive_a_crash_and_contacts_never_go_back() {
+    let mut fixture = Fixture::new();
+    let quarter = Duration::from_mins(15);
+    fixture.queue.configure_source(fixture.now(), &"erp".into(), Some(quarter)).expect("it is remembered");
+    let set = fixture.history("erp").expect("a threshold is remembered");
+    assert_eq!((set.contact(), set.is_stale(None, fixture.now())), (None, Some(false)));
+    // The silence of a source that was never in contact begins with its threshold.
+    let later = fixture.now().plus(quarter + Duration::from_micros(1));
+    assert_eq!(set.is_stale(None, later), Some(true));
+
+    fixture.wait(1_000);
+    let contact = fixture.now();
+    fixture.queue.reach_sources(contact, [("erp".into(), contact), ("crm".into(), contact)]);
+    fixture.wait(1_000);
+    let rv = fixture.queue.resource_version();
+    fixture
+        .queue
+        .reach_sources(fixture.now(), [("erp".into(), contact), ("crm".into(), Time::from_micros(1))]);
+    assert_eq!(fixture.queue.resource_version(), rv, "known contacts are no event");
+    fixture.queue.configure_source(fixture.now(), &"erp".into(), Some(quarter));
+    assert_eq!(fixture.queue.resource_version(), rv, "nor is a known threshold");
+    fixture.crash();
+    let erp = fixture.history("erp").expect("it is remembered");
+    assert_eq!((erp.contact(), erp.stale_after.map(|after| after.longest)), (Some(contact), Some(quarter)));
+    assert_eq!(erp.is_stale(erp.contact(), contact.plus(quarter)), Some(false));
+    assert_eq!(erp.is_stale(erp.contact(), contact.plus(quarter + Duration::from_micros(1))), Some(true));
+    let crm = fixture.history("crm").expect("it is remembered");
+    assert_eq!((crm.contact(), crm.is_stale(None, later)), (Some(contact), None));
+    fixture.queue.configure_source(fixture.now(), &"erp".into(), None);
+    assert_eq!(fixture.history("erp").and_then(|erp| erp.stale_after), None);
+}
+
+#[test]
+fn a_call_and_the_end_of_a_list_are_contacts_and_the_start_of_a_list_is_none() {
+    let mut fixture = Fixture::new();
+    fixture.call(added("a", 1).from("erp"));
+    let called = fixture.history("erp").expect("it has called").contact();
+    assert_eq!(called, Some(fixture.now()));
+    fixture.wait(1_000);
+    let id = fixture.accept(list_of("erp", &[("a", 2)]));
+    while fixture.history("erp").is_some_and(|history| history.last_replace.is_none()) {
+        fixture.step(id).expect("no refusal");
+    }
+    let begun = fixture.history("erp").expect("it has called");
+    assert_eq!((begun.contact(), begun.last_call), (called, fixture.now()));
+    fixture.crash();
+    assert_eq!(fixture.history("erp").expect("it is remembered").contact(), called, "the list is aborted");
+    fixture.wait(1_000);
+    fixture.replace(list_of("erp", &[("a", 3)])).expect("no refusal");
+    assert_eq!(fixture.history("erp").expect("it has called").contact(), Some(fixture.now()));
+}
+
+#[test]
+fn the_history_of_an_older_store_has_the_contacts_that_it_knows() {
+    let older: SourceHistory = serde_json::from_str(r#"{"last_call":7}"#).expect("the old form");
+    assert_eq!((older.contact(), older.stale_after), (Some(Time::from_micros(7)), None));
+    let older: SourceHistory =
+        serde_json::from_str(r#"{"last_call":7,"last_replaced":9}"#).expect("the old form");
+    assert_eq!(older.contact(), Some(Time::from_micros(9)));
 }

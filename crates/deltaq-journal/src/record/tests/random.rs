@@ -10,7 +10,7 @@ use deltaq_engine::command::Outcome;
 use deltaq_engine::delta::{Delta, DeltaKind, Provenance};
 use deltaq_engine::event::{
     Appended, Charged, Disposition, Due, Ending, Event, EventKind, Failure, Leased, Origin, Queued,
-    ReplaceCounts, ReplaceEnded, ViewChanges,
+    ReplaceCounts, ReplaceEnded, SourceContact, ViewChanges,
 };
 use deltaq_engine::follow::{FollowPhase, FollowPosition};
 use deltaq_engine::id::{Rv, Sequence, Token};
@@ -27,7 +27,7 @@ use deltaq_engine::schedule::{
     OpenWindow, Place, ReadyPosition, ScheduleState, Window,
 };
 use deltaq_engine::snapshot::{
-    KeyState, QueueState, RememberedVersion, SettledLeases, SourceHistory, SourceRecord,
+    KeyState, QueueState, RememberedVersion, SettledLeases, SourceHistory, SourceRecord, StaleAfter,
 };
 use deltaq_engine::time::Time;
 use deltaq_engine::trace::{Trace, TraceContext};
@@ -197,7 +197,7 @@ impl Dice {
     }
 
     fn event_kind(&mut self) -> EventKind {
-        match self.0.u32(0..38) {
+        match self.0.u32(0..40) {
             0 => EventKind::Appended(self.appended()),
             1 => EventKind::Queued(Queued {
                 key: self.key(),
@@ -249,6 +249,13 @@ impl Dice {
             35 => EventKind::DeliveryReceived { id: self.delivery_id() },
             36 => EventKind::DeliveryKept { delivery: self.unapplied() },
             37 => EventKind::DeliveryDropped { number: self.rv() },
+            38 => EventKind::SourcesReached {
+                contacts: self.list(|dice| SourceContact { source: dice.name(), at: dice.time() }),
+            },
+            39 => EventKind::SourceConfigured {
+                source: self.name(),
+                stale_after: self.maybe(Self::stale_after),
+            },
             24 => EventKind::Renumbered { source: self.name(), sequence: self.maybe(Self::number) },
             _ => EventKind::ReplaceEnded(ReplaceEnded {
                 source: self.maybe(Self::name),
@@ -257,6 +264,10 @@ impl Dice {
                 counts: self.counts(),
             }),
         }
+    }
+
+    fn stale_after(&mut self) -> StaleAfter {
+        StaleAfter { longest: Duration::from_micros(self.0.u64(1..1 << 40)), since: self.time() }
     }
 
     /// A few events, numbered without a gap from a random number.
@@ -491,6 +502,8 @@ impl Dice {
             sources: self.list(|dice| {
                 let history = SourceHistory {
                     last_call: dice.time(),
+                    last_contact: dice.maybe(Self::time),
+                    stale_after: dice.maybe(Self::stale_after),
                     last_replace: dice.maybe(Self::last_replace),
                     last_replaced: dice.maybe(Self::time),
                     sequence: dice.maybe(Self::number),

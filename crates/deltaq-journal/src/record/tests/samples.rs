@@ -2,6 +2,7 @@
 
 mod deliveries;
 mod groups;
+mod sources;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,9 +32,7 @@ use deltaq_engine::schedule::{
     Backoff, Delay, EventId, HeadStart, Lease, NotBefore, OpenWindow, Place, ReadyPosition, ScheduleState,
     Window,
 };
-use deltaq_engine::snapshot::{
-    KeyState, QueueState, RememberedVersion, RemovedKey, SettledLeases, SourceHistory, SourceRecord,
-};
+use deltaq_engine::snapshot::{KeyState, QueueState, RememberedVersion, RemovedKey, SettledLeases};
 use deltaq_engine::time::Time;
 use deltaq_engine::trace::{Trace, TraceContext};
 use deltaq_engine::view::View;
@@ -204,9 +203,8 @@ pub(super) fn kinds() -> Vec<EventKind> {
         EventKind::Followed { position: position(FollowPhase::List { since: Rv::new(30) }) },
         EventKind::Followed { position: position(FollowPhase::Sweep { since: Rv::new(30) }) },
         EventKind::Followed { position: position(FollowPhase::Changes) },
-        EventKind::Renumbered { source: "erp".into(), sequence: Some(7) },
-        EventKind::Renumbered { source: "erp".into(), sequence: None },
     ]);
+    kinds.extend(sources::kinds());
     kinds.extend(groups::kinds());
     kinds.extend(deliveries::kinds());
     kinds
@@ -538,7 +536,7 @@ pub(super) fn queue_states() -> Vec<QueueState> {
         debt: RateDebt { owed: 1_500_000_000, at: at(40) },
         groups: Some(Box::new(groups::state())),
         next_resync: Some(at(129_600)),
-        sources: source_histories(&replace),
+        sources: sources::histories(&replace),
         followed: Some(position(FollowPhase::List { since: Rv::new(30) })),
         follow_set_by: Some("tenant".into()),
         versions: vec![remembered("1.20e3", None, 19), remembered(r#""a\"b""#, Some("1"), 20)],
@@ -575,14 +573,6 @@ fn remembered(newest: &str, before: Option<&str>, rv: u64) -> RememberedVersion 
         rv: Rv::new(rv),
         at: at(rv),
     }
-}
-
-fn source_histories(replace: &LastReplace) -> Vec<SourceRecord> {
-    let last_replace = Some(replace.clone());
-    let erp = SourceHistory { last_call: at(1), last_replace, last_replaced: Some(at(0)), sequence: Some(7) };
-    let shop = SourceHistory { last_call: at(41), last_replace: None, last_replaced: None, sequence: None };
-    let record = |source: &str, history| SourceRecord { source: source.into(), history };
-    vec![record("erp", erp), record("shop", shop)]
 }
 
 pub(super) fn identity() -> Identity {

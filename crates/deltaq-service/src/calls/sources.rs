@@ -1,0 +1,125 @@
+//! The sources of a queue: what it knows of them, and what their readers say.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use deltaq_engine::id::Source;
+use deltaq_engine::snapshot::SourceHistory;
+use deltaq_engine::sources::SourceState;
+use deltaq_engine::time::Time;
+
+use crate::queue::source_reports::SourceReport;
+use crate::queue::{Handle, Locked};
+use crate::{Error, ListPage, Moment};
+
+/// A source as of one moment.
+#[derive(Clone, Debug)]
+pub struct SourceStatus {
+    /// Its name, its keys and its history.
+    pub state: SourceState,
+    /// When the source was last in contact; `None` if the queue does not remember it.
+    pub contact: Option<Time>,
+    /// Whether the source is silent for longer than its threshold; `None` without a threshold.
+    pub is_stale: Option<bool>,
+    /// The problem that was reported last.
+    pub report: Option<SourceReport>,
+}
+
+/// What a call changes of a source.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SourceSettings {
+    /// The last sequence number, or `None` to forget it.
+    pub sequence: Option<Option<u64>>,
+    /// How long the source may be silent, or `None` for no threshold.
+    pub stale_after: Option<Option<Duration>>,
+}
+
+impl Handle {
+    fn status_of(&self, locked: &Locked, state: SourceState, now: Time) -> SourceStatus {
+        let contact = locked.contact(&state.source);
+        let stale = |history: &SourceHistory| history.is_stale(contact, now);
+        let is_stale = state.history.as_ref().and_then(stale);
+        let report = self.source_reports.of(&state.source, now);
+        SourceStatus { state, contact, is_stale, report }
+    }
+
+    /// The sources after the name `after`, in the order of names.
+    ///
+    /// # Errors
+    /// Same as [`items`](Self::items).
+    pub async fn sources(
+        &self,
+        after: Option<String>,
+        limit: usize,
+    ) -> Result<ListPage<SourceStatus, Source>, Error> {
+        self.read_state(|locked, moment| {
+            let (queue, after, asked) = (&locked.queue, after.as_deref(), limit.saturating_add(1));
+            let known = queue.sources_after(after, asked).into_iter();
+            let mut states: BTreeMap<Source, SourceState> =
+                known.map(|state| (state.source.clone(), state)).collect();
+            for source in self.source_reports.sources_after(after, asked, moment.now) {
+                let new = || SourceState { source: source.clone(), keys: 0, history: None };
+                states.entry(source.clone()).or_insert_with(new);
+            }
+            let has_more = states.len() > limit;
+            let status = |state| self.status_of(locked, state, moment.now);
+            let entries: Vec<_> = states.into_values().take(limit).map(status).collect();
+            let next = entries.last().filter(|_| has_more).map(|last| last.state.source.clone());
+            ListPage { entries, next, resource_version: queue.resource_version(), moment }
+        })
+        .await
+    }
+
+    /// Changes what the queue remembers of a source. Returns the source, or `None` if the queue does not remember it; a
+    /// threshold makes the queue remember it.
+    ///
+    /// # Errors
+    /// A refusal of the engine; [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn change_source(
+        self: &Arc<Self>,
+        source: &Source,
+        settings: SourceSettings,
+    ) -> Result<Option<(SourceStatus, Moment)>, Error> {
+        let SourceSettings { sequence, stale_after } = settings;
+        let (changed, commit) = self.change(|locked, now| {
+            let mut state = None;
+            if let Some(sequence) = sequence {
+                state = locked.queue.renumber(now, source, sequence)?;
+                // Both changes are made, or none.
+                if state.is_none() {
+                    return Ok(None);
+                }
+            }
+            if let Some(stale_after) = stale_after {
+                state = locked.queue.configure_source(now, source, stale_after);
+            }
+            let moment = self.moment();
+            Ok(state.map(|state| (self.status_of(locked, state, moment.now), moment)))
+        })?;
+        commit.wait().await?;
+        changed
+    }
+
+    /// Records that a source was reached and has no change.
+    ///
+    /// # Errors
+    /// [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn reach_source(self: &Arc<Self>, source: &Source) -> Result<(), Error> {
+        let ((), commit) = self.change(|locked, now| self.note_contact(locked, source, now))?;
+        commit.wait().await?;
+        Ok(())
+    }
+
+    /// Replaces the problem of a source, which the list of the sources shows.
+    ///
+    /// # Errors
+    /// Same as [`items`](Self::items).
+    pub async fn report_source(&self, source: Source, problem: Option<String>) -> Result<(), Error> {
+        self.read(|_, moment| {
+            let report = problem.map(|problem| SourceReport { problem, at: moment.now });
+            self.source_reports.set(source, report);
+        })
+        .await
+    }
+}
