@@ -21,14 +21,19 @@ const OBJECTS = new Set(["object"]);
 /** The quoted key at the start of a sentence of the server. */
 const NAME = /^Key "(?:[^"\\]|\\.)*"(?:\.\.\.)?: /s;
 
-/** The sentence without the key, which is the heading, and with its instant in local time. */
-function sentence({ explanation, due_at, lease }) {
+/** The sentence without the key, which is the heading, and with its instants in local time. */
+function sentence({ explanation, due_at, lease, leased_at }) {
   const text = explanation.replace(NAME, "");
-  const capital = text.charAt(0).toUpperCase() + text.slice(1);
-  const instant = due_at ?? lease?.expires_at;
-  // A quoted error comes behind the instant, and may have instants of its own.
-  const at = instant ? capital.indexOf(instant) : -1;
-  return at < 0 ? seen(capital) : [...seen(capital.slice(0, at)), time(instant), ...seen(capital.slice(at + instant.length))];
+  const parts = [];
+  let rest = text.charAt(0).toUpperCase() + text.slice(1);
+  // A quoted error comes behind the instants, and may have instants of its own.
+  for (const instant of [due_at ?? lease?.expires_at, leased_at]) {
+    const at = instant ? rest.indexOf(instant) : -1;
+    if (at < 0) continue;
+    parts.push(...seen(rest.slice(0, at)), time(instant));
+    rest = rest.slice(at + instant.length);
+  }
+  return [...parts, ...seen(rest)];
 }
 
 function adviceOf({ explain, status, settings: { mode } }) {
@@ -176,9 +181,10 @@ function historyView(queue, key, signal) {
 }
 
 function leaseFacts(item) {
-  const { lease } = item;
+  const { lease, leased_at } = item;
   return [
     lease && ["Worker", lease.worker ? foreign(lease.worker) : muted("without a name")],
+    leased_at && ["Leased since", time(leased_at)],
     lease && ["Lease ends", [time(lease.expires_at), muted(` in ${span(lease.expires_in_ms)}`)]],
     lease && ["Lease", h("code", null, lease.id)],
     lease && ["Token", String(lease.token)],

@@ -10,6 +10,7 @@ mod plan;
 mod print;
 mod prune;
 mod schema;
+pub(super) mod thresholds;
 
 use std::cell::Cell;
 
@@ -63,13 +64,21 @@ The file, or - for stdin: YAML, JSON (*.json) or TOML (*.toml). It has the setti
       mode: latest
       follow: {queue: prices}
 
-A setting that is left out gets its default, also if the queue has another value now. Queues that the file does not name are left alone,
+The member `sources` of a queue says how long each source may be silent: {erp: {stale_after: 15m}}. A setting that is left out gets its default, also if the queue has another value now. Queues that the file does not name are left alone,
 unless --prune is given. The owner is needed for --prune: each queue that the file creates remembers it.
 `deltaq export --settings` writes such a file.";
 
 impl Execute for Apply {
-    const OPERATIONS: &'static [&'static str] =
-        &["plan_settings", "put_queue", "patch_queue", "delete_queue", "list_queues", "get_settings"];
+    const OPERATIONS: &'static [&'static str] = &[
+        "plan_settings",
+        "put_queue",
+        "patch_queue",
+        "delete_queue",
+        "list_queues",
+        "get_settings",
+        "list_sources",
+        "patch_source",
+    ];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
         let Some(file) = &self.file else { return Output::text(&schema::text()) };

@@ -1,5 +1,6 @@
 //! `deltaq queues` and `deltaq queue ...`.
 
+mod exported;
 pub(in crate::cli) mod settings;
 
 use std::collections::BTreeMap;
@@ -299,7 +300,7 @@ impl Execute for Configure {
 }
 
 impl Execute for ShowSettings {
-    const OPERATIONS: &'static [&'static str] = &["get_settings", "list_queues"];
+    const OPERATIONS: &'static [&'static str] = &["get_settings", "list_queues", "list_all_sources"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
         if let Some(name) = &self.name {
@@ -308,8 +309,13 @@ impl Execute for ShowSettings {
         }
         let call = || Ok(session.call("list_queues", "", "")?.query("fields", Some("name,settings")));
         let (rows, unavailable) = all::<NamedSettings>(session, call).await?;
+        let mut thresholds = exported::thresholds(session).await?;
+        let with_sources = |row: NamedSettings| match thresholds.remove(&row.name) {
+            None => Ok((row.name, row.settings)),
+            Some(sources) => Ok((row.name, exported::with_sources(&row.settings, &sources)?)),
+        };
         let queues: BTreeMap<String, Box<RawValue>> =
-            rows.into_iter().map(|row| (row.name, row.settings)).collect();
+            rows.into_iter().map(with_sources).collect::<Result<_, Failure>>()?;
         let names = queues.keys().map(String::as_str).collect::<Vec<_>>().join("\n");
         let text = to_raw_value(&BTreeMap::from([("queues", queues)]));
         let text = text.map_err(|error| Failure::Other(format!("can't print the settings: {error}")))?;

@@ -146,7 +146,7 @@ fn call(id: &str, queue: &str, name: &str) -> Result<Call, Failure> {
     let method = Method::from_bytes(method.as_bytes()).map_err(|_| unknown())?;
     let segments = path.split('/').skip(1).map(|segment| match segment {
         "{queue}" => queue,
-        "{name}" | "{number}" => name,
+        "{name}" | "{number}" | "{source}" => name,
         fixed => fixed,
     });
     Ok(Call::new(method, segments))

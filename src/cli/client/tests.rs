@@ -12,7 +12,6 @@ const NOT_CALLED: &[(&str, &str)] = &[
     ("receive_hook", "vendors send deliveries"),
     ("get_openapi", "a document for programs that generate clients"),
     ("report_source", "`deltaq reflect` and other readers of sources report"),
-    ("patch_source", "an operator who resets a source is rare, and `curl` makes the call"),
     ("get_problem", "the same text is printed below each failure"),
     ("get_status", "`deltaq queue get` shows the same counts with the settings"),
     ("get_item", "`deltaq items` uses get_item_of, which takes every key"),

@@ -17,6 +17,13 @@ pub(super) struct Change {
     left_out: bool,
 }
 
+impl Change {
+    /// A change to a value of the file.
+    pub(super) fn new(setting: String, before: Value, after: Value) -> Self {
+        Self { setting, before, after, left_out: false }
+    }
+}
+
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {} -> {}", self.setting, self.before, self.after)?;
@@ -61,7 +68,7 @@ fn add_changes(
             add_changes(&setting, before, after, changes);
         } else {
             let value = |value: Option<&Value>| value.cloned().unwrap_or_default();
-            changes.push(Change { setting, before: value(before), after: value(after), left_out: false });
+            changes.push(Change::new(setting, value(before), value(after)));
         }
     }
 }

@@ -54,7 +54,7 @@ pub(super) fn read(file: &str) -> Result<File, Failure> {
         Some("toml") => toml::from_str(text).map_err(|error| error.to_string()),
         _ => yaml(text),
     };
-    let Members { owner, queues: Document(queues), _schema } = parsed.map_err(wrong)?;
+    let Members { owner, queues: Document(queues), .. } = parsed.map_err(wrong)?;
     let owner = owner.map(|owner| match Name::new(&owner) {
         Err(_) => Err(wrong(format!("owner {owner:?} breaks the rules of the name of a queue"))),
         Ok(owner) => Ok(owner),

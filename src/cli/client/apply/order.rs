@@ -105,7 +105,8 @@ mod tests {
         let both = current.as_ref().zip(planned.as_ref());
         let changes = both.map(|(before, after)| changes(before, after, &Map::new())).unwrap_or_default();
         let name = Name::new(name).unwrap();
-        QueuePlan { name, given: Map::new(), current, etag: None, planned, changes, contents: String::new() }
+        let (given, etag, thresholds, contents) = (Map::new(), None, Vec::new(), String::new());
+        QueuePlan { name, given, current, etag, planned, changes, thresholds, contents }
     }
 
     fn names(plans: &[QueuePlan]) -> Vec<Vec<&str>> {

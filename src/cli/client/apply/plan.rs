@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::difference::{Change, changes, merge_patch};
+use super::thresholds::{self, ThresholdPlan};
 use crate::cli::client::failure::Failure;
 use crate::cli::client::session::Session;
 
@@ -34,7 +35,9 @@ pub(super) struct QueuePlan {
     pub(super) etag: Option<String>,
     /// The settings afterwards; `None` if the queue is deleted.
     pub(super) planned: Option<Map<String, Value>>,
+    /// The changes of an existing queue, and of the thresholds of its sources.
     pub(super) changes: Vec<Change>,
+    pub(super) thresholds: Vec<ThresholdPlan>,
     /// What is deleted with the queue, such as `3 ready`.
     pub(super) contents: String,
 }
@@ -62,6 +65,8 @@ impl QueuePlan {
         mut given: Map<String, Value>,
     ) -> Result<Self, Failure> {
         let at = |source| Failure::At { place: format!("queue {name}"), source };
+        let in_queue = |failure: Failure| failure.in_place(format!("queue {name}"));
+        let wanted = thresholds::take(&mut given).map_err(in_queue)?;
         let call = session.on_queue("plan_settings", &name)?.json(&given).repeatable();
         let SettingsPlan { current, etag, mut planned } = session.client.fetch(call).await.map_err(at)?;
         if let Some(owner) = owner.filter(|_| !given.contains_key(OWNER)) {
@@ -76,8 +81,13 @@ impl QueuePlan {
                 planned.insert(OWNER.to_owned(), owner.as_str().into());
             }
         }
-        let changes = current.as_ref().map(|current| changes(current, &planned, &given)).unwrap_or_default();
-        Ok(Self { name, given, current, etag, planned: Some(planned), changes, contents: String::new() })
+        let mut changes =
+            current.as_ref().map(|current| changes(current, &planned, &given)).unwrap_or_default();
+        let (thresholds, of_thresholds) =
+            thresholds::plan(session, &name, current.is_some(), wanted).await.map_err(in_queue)?;
+        changes.extend(of_thresholds);
+        let (planned, contents) = (Some(planned), String::new());
+        Ok(Self { name, given, current, etag, planned, changes, thresholds, contents })
     }
 
     pub(super) fn follows_now(&self) -> Option<&str> {
@@ -106,12 +116,22 @@ impl QueuePlan {
 
     /// Makes the change.
     pub(super) async fn apply(&self, session: &Session) -> Result<(), Failure> {
+        self.apply_settings(session).await?;
+        for threshold in &self.thresholds {
+            threshold.apply(session, &self.name).await?;
+        }
+        Ok(())
+    }
+
+    async fn apply_settings(&self, session: &Session) -> Result<(), Failure> {
         let etag = self.etag.as_deref().unwrap_or("*");
         let call = match self.action() {
             Action::Keep => return Ok(()),
             Action::Create => {
                 session.on_queue("put_queue", &self.name)?.json(&self.given).condition("if-none-match", "*")
             }
+            // Only thresholds change.
+            Action::Change if self.current == self.planned => return Ok(()),
             Action::Change => {
                 let both = self.current.as_ref().zip(self.planned.as_ref());
                 let patch = both.map(|(current, planned)| merge_patch(current, planned));

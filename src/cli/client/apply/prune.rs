@@ -100,8 +100,9 @@ async fn plan(session: &Session, owner: &Name, row: &Listed) -> Result<Option<Qu
         return Ok(None);
     }
     let (current, contents) = (Some(row.settings.clone()), contents(&row.status));
-    let (given, changes) = (Map::new(), Vec::new());
-    Ok(Some(QueuePlan { name, given, current, etag: Some(etag), planned: None, changes, contents }))
+    let (given, changes, thresholds) = (Map::new(), Vec::new(), Vec::new());
+    let etag = Some(etag);
+    Ok(Some(QueuePlan { name, given, current, etag, planned: None, changes, thresholds, contents }))
 }
 
 /// The keys that are deleted with a queue.

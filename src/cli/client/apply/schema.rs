@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+use super::thresholds::SOURCES;
 use crate::http;
 
 /// Where the description of the API has its schemas.
@@ -19,8 +20,15 @@ fn schema() -> Value {
     let mut named = BTreeMap::new();
     let mut queue = json!({ "$ref": format!("{PREFIX}GivenSettings") });
     let mut name = json!({ "$ref": format!("{PREFIX}QueueName") });
-    define(&all, &mut queue, &mut named);
-    define(&all, &mut name, &mut named);
+    let mut sources = sources();
+    for part in [&mut queue, &mut name, &mut sources] {
+        define(&all, part, &mut named);
+    }
+    // The settings refuse other members, so that of the sources has to be among them.
+    let settings = named.get_mut("GivenSettings").and_then(|settings| settings.pointer_mut("/properties"));
+    if let Some(settings) = settings.and_then(Value::as_object_mut) {
+        settings.insert(SOURCES.to_owned(), sources);
+    }
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Queues of deltaq",
@@ -43,6 +51,20 @@ fn schema() -> Value {
         "required": ["queues"],
         "additionalProperties": false,
         "$defs": named,
+    })
+}
+
+/// The sources of a queue, which are no settings.
+fn sources() -> Value {
+    let source = json!({
+        "type": "object",
+        "properties": { "stale_after": { "oneOf": [{ "type": "null" }, { "$ref": format!("{PREFIX}Span") }] } },
+        "additionalProperties": false,
+    });
+    json!({
+        "description": "How long each source may be silent, by its name. Sources that the file does not name are left alone.",
+        "type": ["object", "null"],
+        "additionalProperties": { "oneOf": [{ "type": "null" }, source] },
     })
 }
 
@@ -90,8 +112,11 @@ mod tests {
         let validator = jsonschema::validator_for(&schema()).unwrap();
         let settings = serde_json::to_value(deltaq_engine::config::Config::default().document()).unwrap();
         assert!(validator.is_valid(&json!({"owner": "shop", "queues": {"a": settings, "b": null, "c": {}}})));
+        let sources = json!({"erp": {"stale_after": "15m"}, "a": {"stale_after": null}, "b": null});
+        assert!(validator.is_valid(&json!({"queues": {"a": {"sources": sources}}})));
         for wrong in [
             json!({}),
+            json!({"queues": {"a": {"sources": {"erp": {"stale_for": "15m"}}}}}),
             json!({"queues": {}}),
             json!({"queues": {"A": {}}}),
             json!({"queues": {"a": {"leese": "1m"}}}),

@@ -2,6 +2,7 @@
 
 mod prune;
 mod schema;
+mod sources;
 
 use std::fmt::Write as _;
 

@@ -224,7 +224,7 @@ async fn several_findings_are_all_told_and_history_is_told_apart() {
         ran.stdout
     );
     assert!(
-        ran.stdout.contains("5 findings of damage, 1 of them in history only: 2 queues, "),
+        ran.stdout.contains("5 findings of damage, 1 of them in history only: 2 queues with "),
         "{}",
         ran.stdout
     );
