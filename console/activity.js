@@ -10,7 +10,7 @@ import { listTable } from "./table.js";
 const PAGE = 100;
 const TYPING_MS = 300;
 /** Members of an entry that have a column of their own. */
-const SHOWN = ["at", "token", "operation", "queue", "key", "detail", "outcome", "request_id", "status"];
+const SHOWN = ["at", "by", "operation", "queue", "key", "detail", "outcome", "request_id", "status"];
 
 /** The rest of an entry as words: keys=3. */
 function detailOf({ detail, ...entry }) {
@@ -20,7 +20,7 @@ function detailOf({ detail, ...entry }) {
 
 const COLUMNS = [
   ["At", (entry) => [time(entry.at)]],
-  ["Token", (entry) => (entry.token ? foreign(entry.token) : muted("no token"))],
+  ["Token", (entry) => (entry.by ? foreign(entry.by) : muted("no token"))],
   ["Operation", (entry) => [h("code", null, seen(entry.operation)), entry.outcome && entry.outcome !== "ok" && [" ", h("span", { class: "alarm" }, seen(entry.outcome))]]],
   ["Queue", (entry) => entry.queue && h("a", { class: "row", href: toQueue(entry.queue) }, foreign(entry.queue))],
   ["Detail", (entry) => {
@@ -48,29 +48,29 @@ export function activityView({ body, query, signal, setQuery, reload }) {
     }, properties);
     return input;
   };
-  const bar = h("div", { class: "bar" }, field("queue", "Queue", { "data-find": true }), field("token", "Token"), field("operation", "Operation, such as purge_queue"));
+  const bar = h("div", { class: "bar" }, field("queue", "Queue", { "data-find": true }), field("by", "Token"), field("operation", "Operation, such as purge_queue"));
   signal.addEventListener("abort", () => { clearTimeout(typing); reading.abort(); }, { once: true });
 
-  async function read(before) {
+  async function read(next) {
     reading.abort();
     reading = new AbortController();
     more.hidden = true;
-    if (before === null) show(list, loading("Reading the activity"));
+    if (next === null) show(list, loading("Reading the activity"));
     try {
-      const { queue, token, operation } = present;
-      const page = await get("v1/activity", { query: { queue: queue || null, token: token || null, operation: operation || null, before, limit: PAGE }, signal: AbortSignal.any([signal, reading.signal]) });
-      if (before === null) {
+      const { queue, by, operation } = present;
+      const page = await get("v1/activity", { query: { queue: queue || null, by: by || null, operation: operation || null, continue: next, limit: PAGE }, signal: AbortSignal.any([signal, reading.signal]) });
+      if (next === null) {
         rows = listTable("Activity", COLUMNS, []);
         total = 0;
         show(list, rows.element);
       }
-      rows.add(page.entries);
-      total += page.entries.length;
-      const isFiltered = queue || token || operation;
+      rows.add(page.items);
+      total += page.items.length;
+      const isFiltered = queue || by || operation;
       if (total === 0) show(list, isFiltered ? state("empty", "No entry matches", "No call that is remembered has this queue, token and operation.") : state("empty", "Nothing has been changed yet", "Calls that change or delete queues, and settings, appear here."));
-      more.hidden = !page.next;
-      more.onclick = () => read(page.next);
-      show(found, `${counted(total, "entry", "entries")}${page.next ? ", and there are older ones" : ""}, as of `, time(new Date(now()).toISOString()));
+      more.hidden = !page.continue;
+      more.onclick = () => read(page.continue);
+      show(found, `${counted(total, "entry", "entries")}${page.continue ? ", and there are older ones" : ""}, as of `, time(new Date(now()).toISOString()));
       announce(found.textContent);
     } catch (error) {
       if (signal.aborted || error.name === "AbortError") return;

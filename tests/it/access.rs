@@ -1,5 +1,6 @@
 //! Authorization: every route of the OpenAPI document, called with every kind of missing or wrong token.
 
+mod activity;
 mod expiry;
 mod followers;
 mod history;
