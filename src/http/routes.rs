@@ -2,12 +2,12 @@
 
 pub(super) mod console;
 pub(super) mod consume;
+pub(super) mod everywhere;
 pub(super) mod groups;
 pub(super) mod history;
 pub(super) mod hooks;
 pub(super) mod indexes;
 pub(super) mod items;
-pub(super) mod overview;
 pub(super) mod parked;
 pub(super) mod produce;
 pub(super) mod push;

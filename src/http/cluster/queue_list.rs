@@ -1,6 +1,7 @@
 //! The list of the queues of all nodes.
 //!
-//! Each owner lists the queues of its partitions, and the node that the client has called merges the pages.
+//! Each partition has one owner, and each owner lists its own queues. The node that the client has called merges the
+//! pages. If a partition is missing, the list is refused, because a client must not mistake a part for the whole.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use deltaq_service::{self, Name};
 use deltaq_types::{QueueDocument, QueuePage, UnavailableQueue};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::gather::of_all_nodes;
+use super::gather::{gather, unavailable};
 use crate::config::access::Verb;
 use crate::http::gate::limits::PAGE_BYTES_MAX;
 use crate::http::problem::{Code, Problem};
@@ -58,10 +59,11 @@ impl QueueList {
         let name = after.as_deref().map(position).transpose()?;
         let limit_rows = usize::try_from(limit).unwrap_or(usize::MAX);
         let path = self.path(after.as_deref(), limit);
-        let own = self.own(name.as_ref(), limit_rows);
-        let (own, pages) = of_all_nodes(&self.context, &path, own).await?;
-        let others = pages.into_iter().map(Part::of);
-        let parts = std::iter::once(Ok(own)).chain(others).collect::<Result<_, _>>()?;
+        let (own, pages) = gather(&self.context, &path, || self.own(name.as_ref(), limit_rows)).await?;
+        let mut parts = vec![own];
+        for page in pages {
+            parts.push(Part::of(page)?);
+        }
         Ok(merged(parts, limit_rows))
     }
 
@@ -91,15 +93,7 @@ impl QueueList {
                 }
                 // The queue was deleted in the meantime, which is not an error.
                 Err(deltaq_service::Error::QueueDeleted) => continue,
-                Err(error) => {
-                    let problem = Problem::from(error);
-                    Err(UnavailableQueue {
-                        name: name.clone(),
-                        code: problem.code().name().to_owned(),
-                        detail: problem.detail().to_owned(),
-                        hint: problem.advice().map(str::to_owned),
-                    })
-                }
+                Err(error) => Err(unavailable(name.clone(), error)),
             };
             part.rows.push((name, row));
         }
@@ -115,7 +109,7 @@ impl QueueList {
 }
 
 impl Part {
-    /// The page of another node.
+    /// The part of another node.
     fn of(page: QueuePage) -> Result<Self, Problem> {
         let ends_at = page.next.as_deref().map(position).transpose()?.map(|name| name.to_string());
         let items = page.items.into_iter().map(|queue| (queue.name.clone(), Ok(queue)));

@@ -179,7 +179,7 @@ fn a_stale_source_and_a_reflector_that_fails_come_first() {
         &json!({ "items": sources, "continue": null, "unavailable": [{ "name": "broken", "code": "journal", "detail": "it is lost" }] }),
     );
     let reflector = |name: &str, state: &str, error: Option<&str>| {
-        json!({ "instance": name, "version": "1.0.0", "queue": "prices", "source": "erp", "kind": "sql", "last_seen_at": "2026-11-21T04:20:03.491Z",
+        json!({ "instance": name, "version": "1.0.0", "queue": "prices", "source": "erp", "kind": "sql", "last_heartbeat_at": "2026-11-21T04:20:03.491Z", "lag_ms": 4_000,
                 "last_success_at": null, "last_error": error, "next_list_at": null, "state": state })
     };
     let reflectors = [
@@ -196,6 +196,7 @@ fn a_stale_source_and_a_reflector_that_fails_come_first() {
     assert_eq!(browser.clicks(), 1);
     assert_eq!(first_column(&browser), json!(["erp", "a-well"]));
     browser.until_text("Queue broken can't be read: it is lost");
+    assert_eq!(browser.axe(), Vec::<String>::new());
     browser.click_on("label.check input");
     browser.until("one source", || first_column(&browser) == json!(["erp"]));
     browser.click("Reflectors");
@@ -203,6 +204,7 @@ fn a_stale_source_and_a_reflector_that_fails_come_first() {
     assert_eq!(first_column(&browser), json!(["two", "three", "one"]));
     browser.until_text("<b>refused");
     assert_eq!(browser.count("main b"), 0);
+    assert_eq!(browser.axe(), Vec::<String>::new());
     proxy.pass_all();
     end(&browser);
 
@@ -249,6 +251,7 @@ fn activity_says_who_did_what_and_is_filtered() {
         json!([["<i>ops", "purge_queue", "3 keys"], ["no token", "pause_queue", "–"]])
     );
     assert_eq!(browser.count("main i"), 0);
+    assert_eq!(browser.axe(), Vec::<String>::new());
     browser.click("Older entries");
     browser.until("the older entry", || {
         browser.js(rows)[2] == json!(["old", "put_queue", "settings=[\"lease\"]"])
@@ -278,6 +281,7 @@ fn an_endpoint_that_fails_is_found() {
     answer(&proxy, "GET /v1/queues?", &page);
     browser.until_text("1 endpoint fails. 2 deliveries could not be applied.");
     browser.until_text("503 <b>");
+    assert_eq!(browser.axe(), Vec::<String>::new());
     proxy.pass_all();
     browser.until_text("No queue has an endpoint");
     end(&browser);
