@@ -42,7 +42,6 @@ let ending = new AbortController();
 function showPages({ view, queue }) {
   const present = queue === undefined ? view : "queues";
   show(document.getElementById("pages"), PAGES.map(([page, title]) => h("a", { href: toPage(page), "aria-current": page === present ? (queue === undefined ? "page" : "true") : null }, title)));
-  document.querySelector("#pages [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
 }
 
 /** Where the page of a key is. */
@@ -61,6 +60,7 @@ function frameOf(place) {
   const body = h("div", { class: "view" });
   const strip = queue === undefined ? null : tabs(`Queue ${queue}`, TABS.map(([tab, text, to]) => [text, to(queue), tab === (view === "key" ? "keys" : view)]));
   show(main, crumbs(place), head, strip, body);
+  for (const link of document.querySelectorAll("nav [aria-current]")) link.scrollIntoView({ block: "nearest" });
   document.title = [key, queue, TITLES[view], "deltaq"].filter((part) => part !== undefined).join(" · ");
   return { title, head, body };
 }

@@ -14,15 +14,15 @@ const SHOWN = 500;
 const ITEMS_MAX = 5000;
 
 /** All pages of a list, but not without end. An older server does not have it. */
-async function readPages(path, name, signal) {
+async function readPages(path, signal) {
   const read = { items: [], unavailable: [], hasMore: false };
   let next = null;
   try {
     do {
       const page = await get(path, { query: { limit: SHOWN, continue: next }, raw: new Set(["sequence"]), signal });
-      read.items.push(...(page.items ?? page[name]));
+      read.items.push(...page.items);
       read.unavailable.push(...(page.unavailable ?? []));
-      next = page.continue ?? page.next ?? null;
+      next = page.continue;
     } while (next !== null && read.items.length < ITEMS_MAX);
   } catch (error) {
     if (error.status !== 404) throw error;
@@ -36,8 +36,8 @@ function listText(last) {
   if (!last) return "no list";
   if (last.aborted) return h("span", { class: "alarm" }, "cut off");
   if (!last.ended_at) return "running";
-  const { replaced, deleted, unchanged } = last.counts ?? {};
-  return [ago(last.ended_at), last.counts && muted(` ${count(replaced)} queued, ${count(deleted)} deleted, ${count(unchanged)} unchanged`)];
+  const { replaced, deleted, unchanged } = last.counts;
+  return [ago(last.ended_at), muted(` ${count(replaced)} queued, ${count(deleted)} deleted, ${count(unchanged)} unchanged`)];
 }
 
 const isBad = (source) => source.is_stale === true || Boolean(source.problem);
@@ -49,12 +49,12 @@ const SOURCE_COLUMNS = [
   ["Last contact", (one) => one.last_contact_at && ago(one.last_contact_at), "long"],
   ["Stale after", (one) => one.stale_after ?? muted("never")],
   ["Keys", (one) => count(one.keys), "number"],
-  ["Last list", (one) => [one.problem && h("p", { class: "alarm" }, seen(one.problem.detail ?? String(one.problem))), listText(one.last_replace)], "long"],
+  ["Last list", (one) => [one.problem && h("p", { class: "alarm" }, seen(one.problem.detail)), listText(one.last_replace)], "long"],
 ];
 
 export function sourcesView(context) {
   searchPage(context, {
-    what: "the sources", noun: "source", read: () => readPages("v1/sources", "sources", context.signal), columns: SOURCE_COLUMNS, textOf: ({ queue, source }) => `${source}\n${queue}`,
+    what: "the sources", noun: "source", read: () => readPages("v1/sources", context.signal), columns: SOURCE_COLUMNS, textOf: ({ queue, source }) => `${source}\n${queue}`,
     isWrong: isBad, wrongText: "Stale or out of step",
     sentenceOf: (all, bad) => {
       const stale = bad.filter((source) => source.is_stale).length;
@@ -72,14 +72,15 @@ const REFLECTOR_COLUMNS = [
   ["State", (one) => pill(one.state, one.state !== "ok")],
   ["Last success", (one) => (one.last_success_at ? ago(one.last_success_at) : "never"), "long"],
   ["Next list", ({ next_list_at: next }) => next && (new Date(next) > now() ? `in ${span(new Date(next) - now())}` : time(next))],
-  ["Last report", (one) => one.last_seen_at && ago(one.last_seen_at), "long"],
+  ["Behind", (one) => one.lag_ms > 0 && span(one.lag_ms)],
+  ["Heartbeat", (one) => one.last_heartbeat_at && ago(one.last_heartbeat_at), "long"],
   ["Version", (one) => one.version && foreign(one.version)],
   ["Last error", (one) => one.last_error && foreign(one.last_error), "error"],
 ];
 
 export function reflectorsView(context) {
   searchPage(context, {
-    what: "the reflectors", noun: "reflector", read: () => readPages("v1/reflectors", "reflectors", context.signal), columns: REFLECTOR_COLUMNS, textOf: ({ instance, queue, source }) => `${instance}\n${queue}\n${source}`,
+    what: "the reflectors", noun: "reflector", read: () => readPages("v1/reflectors", context.signal), columns: REFLECTOR_COLUMNS, textOf: ({ instance, queue, source }) => `${instance}\n${queue}\n${source}`,
     isWrong: ({ state: word }) => word !== "ok", wrongText: "Failing or silent",
     sentenceOf: (all, bad) => {
       const silent = bad.filter((one) => one.state === "silent").length;

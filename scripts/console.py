@@ -8,7 +8,6 @@
 import base64
 import json
 import pathlib
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -141,14 +140,6 @@ VIEWS = {
     "groups": "queues/orders/groups", "settings": "queues/prices/settings", "tail": "queues/stock/tail", "find": "find?q=sku-026", "sources": "sources", "reflectors": "reflectors",
     "workers": "workers", "endpoints": "endpoints", "nodes": "nodes", "activity": "activity",
 }
-COLOURS = 96
-
-
-def save(path, picture):
-    """Writes a picture with few colours: the pages have no photographs."""
-    path.write_bytes(picture)
-    if shutil.which("convert"):
-        subprocess.run(["convert", path, "+dither", "-colors", str(COLOURS), f"png8:{path}"], check=True)
 
 
 def pictures(browser, server, folder):
@@ -162,9 +153,11 @@ def pictures(browser, server, folder):
                 browser.devtools("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=True)
                 browser.devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
                 browser.visit(f"{server}/console/#/{place}")
-                time.sleep(8)
-                picture = browser.devtools("Page.captureScreenshot", format="png")["data"]
-                save(pathlib.Path(folder, f"{name}-{width}-{scheme}.png"), base64.b64decode(picture))
+                time.sleep(5)
+                # A page without content, such as one whose operation the server lacks, gets no picture.
+                if browser.js("return document.querySelector('.view .state') === null"):
+                    picture = browser.devtools("Page.captureScreenshot", format="webp", quality=80)["data"]
+                    pathlib.Path(folder, f"{name}-{width}-{scheme}.webp").write_bytes(base64.b64decode(picture))
     work.ends.set()
     work.join()
 

@@ -2,6 +2,8 @@
 //! belongs to them cover all nodes.
 
 pub(super) mod across;
+pub(super) mod details;
+pub(super) mod everywhere;
 pub(super) mod forward;
 pub(super) mod gather;
 pub(super) mod queue_list;

@@ -1,9 +1,9 @@
 //! The handlers, one file per part of the API.
 
 pub(super) mod activity;
-pub(super) mod all_sources;
 pub(super) mod console;
 pub(super) mod consume;
+pub(super) mod everywhere;
 pub(super) mod groups;
 pub(super) mod history;
 pub(super) mod hooks;

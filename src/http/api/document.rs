@@ -17,7 +17,7 @@ use crate::http::openapi::schemas;
 use crate::http::reply;
 use crate::http::request::call::ReadCall;
 use crate::http::routes::{
-    activity, all_sources, consume, groups, history, hooks, indexes, items, overview, parked, produce, push,
+    activity, consume, everywhere, groups, history, hooks, indexes, items, overview, parked, produce, push,
     queues, series, server, settings, sources, views, watch,
 };
 
@@ -35,7 +35,7 @@ use crate::http::routes::{
         produce::resync, produce::seed, produce::forget,
         consume::pop, consume::settle, consume::ack, consume::done, consume::nack, consume::release, consume::reject,
         consume::extend, parked::errors, parked::promote, parked::redrive, parked::discard,
-        items::items, items::item_of, items::item, items::explain_of, items::explain, views::object, views::latest_list, views::latest, views::known_list, views::known, indexes::list, indexes::values, sources::sources, sources::report, sources::change, sources::seen, all_sources::sources, sources::reflector, all_sources::reflectors, sources::workers, sources::synced, groups::groups, overview::workers, overview::find, activity::activity,
+        items::items, items::item_of, items::item, items::explain_of, items::explain, views::object, views::latest_list, views::latest, views::known_list, views::known, indexes::list, indexes::values, sources::sources, sources::report, sources::change, sources::seen, overview::sources, sources::reflector, overview::reflectors, sources::workers, sources::synced, groups::groups, everywhere::workers, everywhere::find, activity::activity,
         watch::watch, history::history, history::of_key,
         server::livez, server::readyz, server::info, server::nodes, openapi_json, server::problem,
     ),

@@ -13,7 +13,7 @@ use crate::http::openapi::params::{
 use crate::http::operation::{BodyKind, Class, Operation, Permission};
 use crate::http::request::call::{Handler, conditional, with_body, with_headers, without_body};
 use crate::http::routes::{
-    activity, all_sources, console, consume, groups, history, hooks, indexes, items, overview, parked,
+    activity, console, consume, everywhere, groups, history, hooks, indexes, items, overview, parked,
     produce, push, queues, series, server, settings, sources, views, watch,
 };
 
@@ -150,11 +150,11 @@ operations! {
     GET    "/v1/queues/{queue}/hook/deliveries/{number}" get_delivery OnQueue(Read) Read Ignored []                long  without_body hooks::get;
     POST   "/v1/queues/{queue}/hook/deliveries/redeliver" redeliver_deliveries OnQueue(Admin) List Document []      long  with_body    hooks::redeliver;
     POST   "/v1/queues/{queue}/hook/deliveries/discard" discard_deliveries OnQueue(Admin) Write Document []         long  with_body    hooks::discard;
-    GET    "/v1/workers"                       list_all_workers Somewhere(Read) Read     Ignored  [AllWorkersQuery] long  without_body overview::workers;
+    GET    "/v1/workers"                       list_all_workers Somewhere(Read) Read     Ignored  [AllWorkersQuery] long  without_body everywhere::workers;
     GET    "/v1/activity"                      list_activity  Somewhere(Read)  Read      Ignored  [ActivityQuery]   long  without_body activity::activity;
-    GET    "/v1/find"                          find           Somewhere(Read)  Read      Ignored  [FindQuery]       long  without_body overview::find;
-    GET    "/v1/sources"                       list_all_sources Somewhere(Read) Read     Ignored  [AllSourcesQuery] long  without_body all_sources::sources;
-    GET    "/v1/reflectors"                    list_reflectors Somewhere(Read) Read     Ignored  [ReflectorsQuery] long  without_body all_sources::reflectors;
+    GET    "/v1/find"                          find           Somewhere(Read)  Read      Ignored  [FindQuery]       long  without_body everywhere::find;
+    GET    "/v1/sources"                       list_all_sources Somewhere(Read) Read     Ignored  [AllSourcesQuery] long  without_body overview::sources;
+    GET    "/v1/reflectors"                    list_reflectors Somewhere(Read) Read     Ignored  [ReflectorsQuery] long  without_body overview::reflectors;
     GET    "/v1/info"                          get_info       Token            Read      Ignored  []                long  without_body server::info;
     GET    "/v1/nodes"                         list_nodes     Everywhere(Read) Read      Ignored  []                long  without_body server::nodes;
     GET    "/livez"                            livez          Nothing          Unlimited Ignored  []                long  without_body server::livez;

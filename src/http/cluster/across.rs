@@ -8,7 +8,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::gather::{of_all_nodes, unavailable};
+use super::gather::{gather, unavailable};
 use crate::config::access::Verb;
 use crate::http::problem::Problem;
 use crate::http::request::context::RequestContext;
@@ -69,8 +69,8 @@ pub(in crate::http) async fn page<T: Entry>(
     let position = after.as_deref().map(|after| cursor::decode_across(T::LIST, after)).transpose()?;
     let limit_entries = usize::try_from(limit).unwrap_or(usize::MAX);
     let path = path::<T>(&filter, after.as_deref(), limit);
-    let own = own_part::<T>(&context, &filter, position, limit_entries);
-    let (own, pages) = of_all_nodes::<_, PageOfQueues<T>>(&context, &path, own).await?;
+    let own = || own_part::<T>(&context, &filter, position, limit_entries);
+    let (own, pages) = gather::<_, PageOfQueues<T>, _>(&context, &path, own).await?;
     let mut parts = vec![own];
     for page in pages {
         let ends_at = page.next.as_deref().map(|next| cursor::decode_across(T::LIST, next)).transpose()?;

@@ -11,7 +11,7 @@ use deltaq_service::{self, Name};
 use deltaq_types::{QueueDocument, QueuePage, UnavailableQueue};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::gather::{of_all_nodes, unavailable};
+use super::gather::{gather, unavailable};
 use crate::config::access::Verb;
 use crate::http::gate::limits::PAGE_BYTES_MAX;
 use crate::http::problem::{Code, Problem};
@@ -59,8 +59,7 @@ impl QueueList {
         let name = after.as_deref().map(position).transpose()?;
         let limit_rows = usize::try_from(limit).unwrap_or(usize::MAX);
         let path = self.path(after.as_deref(), limit);
-        let own = self.own(name.as_ref(), limit_rows);
-        let (own, pages) = of_all_nodes(&self.context, &path, own).await?;
+        let (own, pages) = gather(&self.context, &path, || self.own(name.as_ref(), limit_rows)).await?;
         let mut parts = vec![own];
         for page in pages {
             parts.push(Part::of(page)?);

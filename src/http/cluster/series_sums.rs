@@ -10,7 +10,7 @@ use deltaq_service::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::gather::of_all_nodes;
+use super::gather::gather;
 use crate::config::access::Verb;
 use crate::http::problem::Problem;
 use crate::http::request::context::RequestContext;
@@ -55,7 +55,7 @@ pub(in crate::http) async fn all(
     range: SeriesRange,
 ) -> Result<SeriesSums, Problem> {
     let path = path(range);
-    let (own, parts) = of_all_nodes::<_, Part>(context, &path, own(context, range)).await?;
+    let (own, parts) = gather::<_, Part, _>(context, &path, || own(context, range)).await?;
     let (mut sums, mut until) = own?;
     let is_alone = parts.is_empty();
     for part in parts {

@@ -5,7 +5,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::audit::Entry;
 use crate::config::access::Verb;
-use crate::http::cluster::gather::of_all_nodes;
+use crate::http::cluster::gather::gather;
 use crate::http::gate::limits::{PAGE_DEFAULT, PAGE_MAX};
 use crate::http::openapi::params::ActivityQuery;
 use crate::http::openapi::responses::{Always, Unavailable};
@@ -49,8 +49,8 @@ pub(in crate::http) async fn activity(
     let before = after.as_deref().map(position_of).transpose()?;
     let wanted = Wanted { queue: text("queue"), by: text("by"), operation: text("operation"), before };
     let path = wanted.path(limit, after.as_deref());
-    let own = async { own_page(&context, &wanted, rows) };
-    let (own, others) = of_all_nodes::<_, ActivityPage>(&context, &path, own).await?;
+    let own = || async { own_page(&context, &wanted, rows) };
+    let (own, others) = gather::<_, ActivityPage, _>(&context, &path, own).await?;
     Ok(Json(others.into_iter().fold(own, |page, other| merged(page, other, rows))))
 }
 

@@ -1,226 +1,49 @@
-//! Reads over all queues that the caller may read: their workers, and what a text is found in.
+//! Lists over all queues that the caller may read.
 
-use std::cmp::Reverse;
-use std::sync::Arc;
+use axum::response::Response;
+use deltaq_types::{PageOfQueues, QueueSourceDocument, ReflectorDocument};
 
-use deltaq_engine::excerpt::Excerpt;
-use deltaq_engine::limits::KEY_BYTES_MAX;
-use deltaq_service::{Handle, ListedState};
-use deltaq_types::{Found, FoundKey, FoundSource, FoundWorker, ItemState, QueueWorkerDocument, WorkerList};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-
-use crate::config::access::Verb;
-use crate::http::cluster::gather::{of_all_nodes, unavailable};
+use super::pages::{reply, wants_lines};
+use crate::http::cluster::across::{Entry, Filter, page};
 use crate::http::gate::limits::{PAGE_DEFAULT, PAGE_MAX};
-use crate::http::openapi::params::{AllWorkersQuery, FindQuery};
-use crate::http::openapi::responses::{Always, Unavailable};
+use crate::http::openapi::params::{AllSourcesQuery, ReflectorsQuery};
+use crate::http::openapi::responses::{Always, ExpiredToken, NotAcceptable, Unavailable};
 use crate::http::problem::Problem;
-use crate::http::reply::Json;
 use crate::http::request::call::ReadCall;
-use crate::http::request::context::RequestContext;
-use crate::http::request::params::wrong;
-use crate::http::wire;
 
-/// Maximum number of matches of each kind in a reply.
-const FOUND_MAX: usize = 20;
-/// Maximum number of sources and of workers of a queue that are examined for a text.
-const EXAMINED_MAX: usize = 1_000;
-/// Number of workers of a queue that are read at a time.
-const WORKERS_AT_ONCE: usize = 1_000;
-
-/// List the workers of all queues that the caller may read, with their leases.
+/// List the sources of all queues that the caller may read, by queue and name.
 #[utoipa::path(
-    get, path = "/v1/workers", tag = "reading", operation_id = "list_all_workers",
-    params(AllWorkersQuery),
+    get, path = "/v1/sources", tag = "reading", operation_id = "list_all_sources",
+    params(AllSourcesQuery),
     responses(
-        (status = 200, description = "The workers, those with slow leases first.", body = WorkerList),
-        Always, Unavailable,
+        (status = 200, description = "A page.", content((PageOfQueues<QueueSourceDocument> = "application/json"), (Vec<QueueSourceDocument> = "application/x-ndjson"))),
+        Always, NotAcceptable, ExpiredToken, Unavailable,
     )
 )]
-pub(in crate::http) async fn workers(
-    ReadCall { params, context, .. }: ReadCall,
-) -> Result<Json<WorkerList>, Problem> {
-    let limit = params.count("limit", 1..=PAGE_MAX)?.unwrap_or(PAGE_DEFAULT);
-    let rows = usize::try_from(limit).unwrap_or(usize::MAX);
-    let path = format!("/v1/workers?limit={limit}");
-    let (mut all, others) =
-        of_all_nodes::<_, WorkerList>(&context, &path, own_workers(&context, rows)).await?;
-    for other in others {
-        all.left_out += other.left_out;
-        all.unavailable.extend(other.unavailable);
-        add_workers(&mut all, other.workers, rows);
-    }
-    all.unavailable.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(Json(all))
+pub(in crate::http) async fn sources(call: ReadCall) -> Result<Response, Problem> {
+    let stale = call.params.flag("stale")?;
+    list::<QueueSourceDocument>(call, Filter { stale, ..Filter::default() }).await
 }
 
-/// The queues of this node that the caller may read.
-fn own_queues(context: &RequestContext) -> Vec<Arc<Handle>> {
-    let caller = context.caller();
-    let may_see =
-        |name: &deltaq_service::Name| caller.is_none_or(|caller| caller.may(Verb::Read, name.as_str()));
-    let queues = context.state.partitions.list(None, usize::MAX, may_see);
-    queues.into_iter().map(|(_, handle)| handle).collect()
+async fn list<T: Entry + 'static>(call: ReadCall, filter: Filter) -> Result<Response, Problem> {
+    let ReadCall { params, headers, context, .. } = call;
+    let streams = wants_lines(&headers)?;
+    let limit = params.count("limit", 1..=PAGE_MAX)?.filter(|_| !streams).unwrap_or(PAGE_DEFAULT);
+    let filter = Filter { queue: params.text("queue").map(str::to_owned), ..filter };
+    let after = params.text("continue").map(str::to_owned);
+    let read = context.clone();
+    reply(context, streams, after, move |after| page::<T>(read.clone(), filter.clone(), after, limit)).await
 }
 
-async fn own_workers(context: &RequestContext, limit: usize) -> WorkerList {
-    let mut all = WorkerList::default();
-    for handle in own_queues(context) {
-        match add_workers_of(&mut all, &handle, limit).await {
-            // A queue that was deleted in the meantime has no workers.
-            Ok(()) | Err(deltaq_service::Error::QueueDeleted) => {}
-            Err(error) => {
-                all.unavailable.push(unavailable(handle.name().to_string(), error));
-            }
-        }
-    }
-    all
-}
-
-async fn add_workers_of(
-    all: &mut WorkerList,
-    handle: &Handle,
-    limit: usize,
-) -> Result<(), deltaq_service::Error> {
-    let slow_after = handle.slow_after().await?;
-    let mut after = None;
-    loop {
-        let page = handle.workers(after, WORKERS_AT_ONCE).await?;
-        let queue = handle.name().as_str();
-        let rows = page.entries.iter();
-        let rows = rows.map(|(name, state)| wire::queue_worker(queue, name, state, page.moment, slow_after));
-        add_workers(all, rows.collect(), limit);
-        after = page.next;
-        if after.is_none() {
-            return Ok(());
-        }
-    }
-}
-
-/// Adds workers to the list, and keeps the first ones.
-fn add_workers(all: &mut WorkerList, more: Vec<QueueWorkerDocument>, limit: usize) {
-    if more.is_empty() {
-        return;
-    }
-    all.workers.extend(more);
-    all.workers.sort_by(|a, b| rank(a).cmp(&rank(b)));
-    all.left_out += all.workers.len().saturating_sub(limit) as u64;
-    all.workers.truncate(limit);
-}
-
-/// The order of workers: a slow lease, the age of the oldest lease, the names.
-fn rank(worker: &QueueWorkerDocument) -> (bool, Reverse<Option<u64>>, &str, Option<&str>) {
-    (!worker.is_slow, Reverse(worker.oldest_lease_age_ms), &worker.queue, worker.worker.as_deref())
-}
-
-/// Find a text among the queues that the caller may read, and among their keys, sources and workers.
+/// List the reflectors of all queues that the caller may read, by queue, source and instance.
 #[utoipa::path(
-    get, path = "/v1/find", tag = "reading", operation_id = "find",
-    params(FindQuery),
+    get, path = "/v1/reflectors", tag = "reading", operation_id = "list_reflectors",
+    params(ReflectorsQuery),
     responses(
-        (status = 200, description = "At most 20 matches of each kind.", body = Found),
-        Always, Unavailable,
+        (status = 200, description = "A page.", content((PageOfQueues<ReflectorDocument> = "application/json"), (Vec<ReflectorDocument> = "application/x-ndjson"))),
+        Always, NotAcceptable, ExpiredToken, Unavailable,
     )
 )]
-pub(in crate::http) async fn find(
-    ReadCall { params, context, .. }: ReadCall,
-) -> Result<Json<Found>, Problem> {
-    let text = params.text("q").unwrap_or_default();
-    if text.is_empty() {
-        return Err(wrong(
-            "q",
-            "it is empty; it takes the start of a key, or a part of the name of a queue, source or worker",
-        ));
-    }
-    if text.len() > KEY_BYTES_MAX {
-        return Err(wrong(
-            "q",
-            &format!("{} has {} bytes, at most {KEY_BYTES_MAX}", Excerpt(text), text.len()),
-        ));
-    }
-    let path = format!("/v1/find?q={}", utf8_percent_encode(text, NON_ALPHANUMERIC));
-    let (mut found, others) = of_all_nodes::<_, Found>(&context, &path, found_here(&context, text)).await?;
-    for other in others {
-        found.queues.extend(other.queues);
-        found.keys.extend(other.keys);
-        found.sources.extend(other.sources);
-        found.workers.extend(other.workers);
-        found.has_more |= other.has_more;
-        found.unavailable += other.unavailable;
-        keep_first(&mut found, text);
-    }
-    Ok(Json(found))
-}
-
-async fn found_here(context: &RequestContext, text: &str) -> Found {
-    let mut found = Found::default();
-    let part = text.to_lowercase();
-    for handle in own_queues(context) {
-        if handle.name().as_str().to_lowercase().contains(&part) {
-            found.queues.push(handle.name().to_string());
-        }
-        match find_in(&mut found, &handle, text, &part).await {
-            Ok(()) | Err(deltaq_service::Error::QueueDeleted) => {}
-            Err(_) => found.unavailable += 1,
-        }
-        keep_first(&mut found, text);
-    }
-    found
-}
-
-async fn find_in(
-    found: &mut Found,
-    handle: &Handle,
-    text: &str,
-    part: &str,
-) -> Result<(), deltaq_service::Error> {
-    let queue = || handle.name().to_string();
-    // One more than the limit shows whether there are more.
-    let keys = handle.keys_with_prefix(text, FOUND_MAX + 1).await?.into_iter();
-    found.keys.extend(keys.map(|(key, state)| FoundKey {
-        queue: queue(),
-        key: key.as_str().to_owned(),
-        state: state.map(state_of),
-    }));
-    let sources = handle.sources(None, EXAMINED_MAX).await?;
-    found.has_more |= sources.next.is_some();
-    let sources = sources.entries.into_iter().map(|source| source.state);
-    let sources = sources.filter(|source| source.source.to_lowercase().contains(part));
-    found.sources.extend(sources.map(|source| FoundSource {
-        queue: queue(),
-        source: source.source.to_string(),
-        keys: source.keys as u64,
-    }));
-    let workers = handle.workers(None, EXAMINED_MAX).await?;
-    found.has_more |= workers.next.is_some();
-    let workers = workers.entries.into_iter().filter(|(name, _)| name.to_lowercase().contains(part));
-    found.workers.extend(workers.map(|(worker, state)| FoundWorker {
-        queue: queue(),
-        worker,
-        leased: state.leased as u64,
-    }));
-    Ok(())
-}
-
-/// Keeps the first matches of each kind.
-fn keep_first(found: &mut Found, text: &str) {
-    found.queues.sort();
-    found.keys.sort_by(|a, b| (a.key != text, &a.key, &a.queue).cmp(&(b.key != text, &b.key, &b.queue)));
-    found.sources.sort_by(|a, b| (&a.source, &a.queue).cmp(&(&b.source, &b.queue)));
-    found.workers.sort_by(|a, b| (&a.worker, &a.queue).cmp(&(&b.worker, &b.queue)));
-    let lengths = [found.queues.len(), found.keys.len(), found.sources.len(), found.workers.len()];
-    found.has_more |= lengths.into_iter().any(|length| length > FOUND_MAX);
-    found.queues.truncate(FOUND_MAX);
-    found.keys.truncate(FOUND_MAX);
-    found.sources.truncate(FOUND_MAX);
-    found.workers.truncate(FOUND_MAX);
-}
-
-fn state_of(state: ListedState) -> ItemState {
-    match state {
-        ListedState::Ready => ItemState::Ready,
-        ListedState::Delayed => ItemState::Delayed,
-        ListedState::Leased => ItemState::Leased,
-        ListedState::Parked => ItemState::Parked,
-    }
+pub(in crate::http) async fn reflectors(call: ReadCall) -> Result<Response, Problem> {
+    list::<ReflectorDocument>(call, Filter::default()).await
 }

@@ -17,7 +17,7 @@ use metrics_exporter_prometheus::LabelSet;
 use metrics_exporter_prometheus::formatting::{write_help_line, write_metric_line, write_type_line};
 
 use crate::access::{Caller, Tokens};
-use crate::http::cluster::gather;
+use crate::http::cluster::details::details_of;
 use crate::http::gate::limits::{LEASE_MAX, PAGE_MAX, POP_MAX};
 use crate::http::openapi::params::OfProblem;
 use crate::http::openapi::responses::{Always, NotFound, Unavailable};
@@ -153,7 +153,7 @@ pub(in crate::http) async fn nodes(
     let asks = state.node.as_ref().filter(|_| !context.is_from_node());
     let described = nodes.nodes.iter().map(async |other| match asks {
         _ if other.is_this => Some(this.clone()),
-        Some(node) => gather::details_of(&context, node, &other.peer).await,
+        Some(node) => details_of(&context, node, &other.peer).await,
         None => None,
     });
     let described = join_all(described).await;

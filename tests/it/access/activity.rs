@@ -12,7 +12,8 @@ async fn call(service: &Service, who: &str, method: &str, path: &str, body: &Val
 
 /// The calls that a token sees, newest first: who, what and where.
 async fn seen(service: &Service, who: &str, query: &str) -> Vec<String> {
-    let page = service.client().await.call_as(who, "GET", &format!("/v1/activity?{query}"), &Value::Null).await.ok();
+    let page =
+        service.client().await.call_as(who, "GET", &format!("/v1/activity?{query}"), &Value::Null).await.ok();
     let items = page["items"].as_array().expect("calls").iter();
     let text = |item: &Value, name: &str| item[name].as_str().unwrap_or("-").to_owned();
     items.map(|item| ["by", "operation", "queue", "outcome"].map(|name| text(item, name)).join(" ")).collect()
@@ -29,7 +30,11 @@ async fn a_token_sees_who_has_operated_the_queues_that_it_may_read() {
     call(&service, "tenant", "POST", "/v1/queues/prices/purge", &Value::Null).await;
     call(&service, "root", "POST", "/v1/queues/absent/pause", &Value::Null).await;
     let (purge, put) = ("root purge_queue mine ok", "tenant put_queue mine ok");
-    assert_eq!(seen(&service, "tenant", "").await, [purge, put], "not what the token may not read, and no refusal");
+    assert_eq!(
+        seen(&service, "tenant", "").await,
+        [purge, put],
+        "not what the token may not read, and no refusal"
+    );
     let absent = "root pause_queue absent queue-not-found";
     assert_eq!(seen(&service, "root", "").await, [absent, purge, put, "root put_queue prices ok"]);
     assert_eq!(seen(&service, "root", "operation=put_queue&by=tenant").await, [put]);

@@ -88,6 +88,10 @@ fn minutes_without_a_server_are_gaps_and_no_line_crosses_them() {
     assert!((x(&parts[1][0]) - x(&parts[0][0]) - 30.0 * step).abs() < 1.0, "{parts:?}");
     assert_eq!(browser.count(".chart-box"), 4);
     browser.until_text("Grey: the server did not run, or did not record (10 minutes).");
+    for (width, scheme) in [(360, "dark"), (1280, "light")] {
+        browser.show_as(width, scheme);
+        assert_eq!(browser.axe(), Vec::<String>::new(), "{width} {scheme}");
+    }
     // The values of a minute, by the keyboard.
     browser.js("document.querySelector('.chart').focus()");
     browser.type_into(".chart", "\u{e012}");

@@ -179,7 +179,7 @@ fn a_stale_source_and_a_reflector_that_fails_come_first() {
         &json!({ "items": sources, "continue": null, "unavailable": [{ "name": "broken", "code": "journal", "detail": "it is lost" }] }),
     );
     let reflector = |name: &str, state: &str, error: Option<&str>| {
-        json!({ "instance": name, "version": "1.0.0", "queue": "prices", "source": "erp", "kind": "sql", "last_seen_at": "2026-11-21T04:20:03.491Z",
+        json!({ "instance": name, "version": "1.0.0", "queue": "prices", "source": "erp", "kind": "sql", "last_heartbeat_at": "2026-11-21T04:20:03.491Z", "lag_ms": 4_000,
                 "last_success_at": null, "last_error": error, "next_list_at": null, "state": state })
     };
     let reflectors = [
@@ -196,6 +196,7 @@ fn a_stale_source_and_a_reflector_that_fails_come_first() {
     assert_eq!(browser.clicks(), 1);
     assert_eq!(first_column(&browser), json!(["erp", "a-well"]));
     browser.until_text("Queue broken can't be read: it is lost");
+    assert_eq!(browser.axe(), Vec::<String>::new());
     browser.click_on("label.check input");
     browser.until("one source", || first_column(&browser) == json!(["erp"]));
     browser.click("Reflectors");
@@ -203,6 +204,7 @@ fn a_stale_source_and_a_reflector_that_fails_come_first() {
     assert_eq!(first_column(&browser), json!(["two", "three", "one"]));
     browser.until_text("<b>refused");
     assert_eq!(browser.count("main b"), 0);
+    assert_eq!(browser.axe(), Vec::<String>::new());
     proxy.pass_all();
     end(&browser);
 
@@ -226,17 +228,17 @@ fn activity_says_who_did_what_and_is_filtered() {
     let at = server.address;
     post(at, "prices/add", &objects("sku-", 3));
     let proxy = Proxy::start(at, "");
-    let entry = |token: Value, operation: &str, detail: Value| json!({ "at": "2026-11-21T04:20:03.491Z", "token": token, "operation": operation, "queue": "prices", "detail": detail });
+    let entry = |by: Value, operation: &str, keys: Value| json!({ "at": "2026-11-21T04:20:03.491Z", "by": by, "operation": operation, "queue": "prices", "keys": keys, "outcome": "ok", "status": 200, "request_id": "a-1" });
     let entries = json!([
-        entry(json!("<i>ops"), "purge_queue", json!("3 keys")),
+        entry(json!("<i>ops"), "purge_queue", json!(3)),
         entry(Value::Null, "pause_queue", Value::Null)
     ]);
     answer(
         &proxy,
-        "before=",
-        &json!({ "entries": [entry(json!("old"), "put_queue", json!({ "settings": ["lease"] }))], "next": null }),
+        "continue=2",
+        &json!({ "items": [entry(json!("old"), "put_queue", json!(7))], "continue": null }),
     );
-    answer(&proxy, "GET /v1/activity", &json!({ "entries": entries, "next": "2" }));
+    answer(&proxy, "GET /v1/activity", &json!({ "items": entries, "continue": "2" }));
     let browser = Browser::start(proxy.address);
     browser.open("queues");
     browser.clicks();
@@ -246,17 +248,16 @@ fn activity_says_who_did_what_and_is_filtered() {
     let rows = "return [...document.querySelectorAll('tbody tr')].map(row => [1, 2, 4].map(cell => row.cells[cell].innerText))";
     assert_eq!(
         browser.js(rows),
-        json!([["<i>ops", "purge_queue", "3 keys"], ["no token", "pause_queue", "–"]])
+        json!([["<i>ops", "purge_queue", "keys=3"], ["no token", "pause_queue", "–"]])
     );
     assert_eq!(browser.count("main i"), 0);
+    assert_eq!(browser.axe(), Vec::<String>::new());
     browser.click("Older entries");
-    browser.until("the older entry", || {
-        browser.js(rows)[2] == json!(["old", "put_queue", "settings=[\"lease\"]"])
-    });
+    browser.until("the older entry", || browser.js(rows)[2] == json!(["old", "put_queue", "keys=7"]));
     browser.type_into("[aria-label=Token]", "ops");
-    browser.until("the filter", || proxy.requests("token=ops") > 0 && browser.url().contains("token=ops"));
+    browser.until("the filter", || proxy.requests("by=ops") > 0 && browser.url().contains("by=ops"));
     proxy.pass_all();
-    answer(&proxy, "GET /v1/activity", &json!({ "entries": [], "next": null }));
+    answer(&proxy, "GET /v1/activity", &json!({ "entries": [], "continue": null }));
     browser.click("Read again");
     browser.until_text("No entry matches");
     end(&browser);
@@ -278,6 +279,7 @@ fn an_endpoint_that_fails_is_found() {
     answer(&proxy, "GET /v1/queues?", &page);
     browser.until_text("1 endpoint fails. 2 deliveries could not be applied.");
     browser.until_text("503 <b>");
+    assert_eq!(browser.axe(), Vec::<String>::new());
     proxy.pass_all();
     browser.until_text("No queue has an endpoint");
     end(&browser);

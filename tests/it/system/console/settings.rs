@@ -44,6 +44,7 @@ fn a_change_of_settings_is_shown_before_it_is_saved() {
     browser.click("Review 2 changes…");
     browser.until_text("Change 2 settings of prices?");
     assert_eq!(browser.js(CHANGES), json!([["lease", "\"1m\"", "\"2m\""], ["max_failures", "5", "7"]]));
+    assert_eq!(browser.axe(), Vec::<String>::new());
     browser.click("Cancel");
     assert_eq!(settings()["lease"], "1m");
     browser.click("Review 2 changes…");
