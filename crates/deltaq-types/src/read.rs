@@ -73,6 +73,7 @@ pub struct SourceDocument {
     pub stale_after: Option<DurationText>,
     /// Whether the source is silent for longer than `stale_after`.
     #[serde(default)]
+    #[schema(required = true)]
     pub is_stale: bool,
     /// The problem that the source has reported last; null if it has none.
     #[schema(required = true)]

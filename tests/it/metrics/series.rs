@@ -103,6 +103,7 @@ const OF_A_QUEUE: [&str; 46] = [
     r#"deltaq_deltas_total{type="Updated"}"#,
     "deltaq_has_synced",
     "deltaq_held_bytes",
+    "deltaq_highest_failures",
     r#"deltaq_items{state="delayed"}"#,
     r#"deltaq_items{state="leased"}"#,
     r#"deltaq_items{state="parked"}"#,

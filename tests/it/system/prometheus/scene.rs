@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -23,13 +24,25 @@ const EIO: i32 = 5;
 /// More calls than a test makes.
 const ALL: u64 = 1_000_000_000;
 
+/// The bytes that the queues of the crowded server may hold.
+const HELD_BYTES: usize = 1 << 20;
+/// The failures of a key.
+const FAILURES: u32 = 12;
+
+/// Notes a backup of this age in a data directory, as `deltaq backup` does.
+fn note_backup(store: &Store, age: Duration) {
+    let file = fs::File::create(store.path().join("last-backup")).expect("a file");
+    let modified = file.metadata().and_then(|file| file.modified()).expect("a time");
+    file.set_modified(modified - age).expect("the time is set");
+}
+
 pub(super) struct Scene {
     working: Vec<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
     servers: Vec<(&'static str, Spawned)>,
     /// While this file exists, the disk fails.
     switch: PathBuf,
-    _stores: [Store; 2],
+    _stores: [Store; 3],
 }
 
 impl Scene {
@@ -50,6 +63,14 @@ impl Scene {
             command.env("DELTAQ_PUSH__ALLOW", "http://127.0.0.1:*");
             command.env("DELTAQ_PUSH__ALLOW_NETWORKS", "127.0.0.1");
         });
+        let crowded = Spawned::start_with(&Store::Memory, |command| {
+            command.env("DELTAQ_QUEUES__MAX_HELD_BYTES", HELD_BYTES.to_string());
+        });
+        let backed_up = Store::folder("prometheus-backup");
+        let old_backup = Spawned::start(&backed_up);
+        for (store, age) in [(&store, Duration::ZERO), (&backed_up, Duration::from_hours(48))] {
+            note_backup(store, age);
+        }
         let servers = vec![
             (HEALTHY, healthy),
             ("stuck", Spawned::start(&Store::Memory)),
@@ -57,8 +78,14 @@ impl Scene {
             ("stalled", stalled),
             ("parked", Spawned::start(&Store::Memory)),
             ("capped", capped),
+            ("silent", Spawned::start(&Store::Memory)),
+            ("failing-reflector", Spawned::start(&Store::Memory)),
+            ("dead-reflector", Spawned::start(&Store::Memory)),
+            ("failing-key", Spawned::start(&Store::Memory)),
+            ("crowded", crowded),
+            ("old-backup", old_backup),
         ];
-        let (working, stop, stores) = (Vec::new(), Arc::default(), [store, failing]);
+        let (working, stop, stores) = (Vec::new(), Arc::default(), [store, failing, backed_up]);
         let scene = Self { working, stop, servers, switch, _stores: stores };
         scene.cause_faults();
         scene
@@ -78,6 +105,7 @@ impl Scene {
             let _unready = caller.call("GET", "/readyz", &Value::Null);
         });
         self.run("capped", Caller::fill);
+        self.run("failing-reflector", |caller, _| work::heartbeat(caller, "q", ("erp", true, false)));
     }
 
     /// Causes a key that a worker keeps, a key that a worker rejects, and a disk that fails after its first commit.
@@ -96,9 +124,44 @@ impl Scene {
             &format!("{QUEUE}/reject"),
             &json!({"lease_ids": [lease], "error": "no such currency"}),
         );
+        self.neglect_sources();
+        self.fail_a_key();
         let mut caller = Caller::new(self.address("stalled"));
         caller.ok("POST", &format!("{QUEUE}/add"), &json!({"key": "a"}));
         fs::write(&self.switch, "").expect("a file");
+    }
+
+    /// Leaves a source silent behind its threshold, a reflector without heartbeats, and a server with little room.
+    fn neglect_sources(&self) {
+        let mut caller = Caller::new(self.address("silent"));
+        caller.ok("POST", &format!("{QUEUE}/add?source=erp"), &json!({"key": "a"}));
+        caller.ok("PATCH", &format!("{QUEUE}/sources/erp"), &json!({"stale_after": "1s"}));
+        caller.ok("POST", &format!("{QUEUE}/pause"), &Value::Null);
+        for server in ["dead-reflector", "failing-reflector"] {
+            let mut caller = Caller::new(self.address(server));
+            caller.ok("PUT", QUEUE, &json!({}));
+            work::heartbeat(&mut caller, "q", ("erp", server == "failing-reflector", false));
+        }
+        let mut caller = Caller::new(self.address("crowded"));
+        let text = "x".repeat(HELD_BYTES / 20);
+        for key in 0.. {
+            let object = json!({"key": key.to_string(), "text": text});
+            if caller.call("POST", &format!("{QUEUE}/add"), &object).0 != 200 {
+                break;
+            }
+        }
+    }
+
+    /// Lets a key fail more often than the alert allows. Its last wait is longer than the test.
+    fn fail_a_key(&self) {
+        let mut caller = Caller::new(self.address("failing-key"));
+        caller.ok("POST", &format!("{QUEUE}/add"), &json!({"key": "a"}));
+        for number in 0..FAILURES {
+            let popped = caller.ok("POST", &format!("{QUEUE}/pop?wait=5s"), &Value::Null);
+            let delay = if number + 1 == FAILURES { "1h" } else { "0s" };
+            let lease = &popped["items"][0]["lease"]["id"];
+            caller.ok("POST", &format!("{QUEUE}/nack"), &json!({"lease_ids": [lease], "delay": delay}));
+        }
     }
 
     /// Repeats a task until the end.

@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use crate::harness::blocking::{Connection, Message};
 
 /// The queues that the dashboard shows.
-pub(super) const QUEUES: [&str; 6] = ["mixed", "bulk", "asleep", "copy", "pushed", "hooked"];
+pub(super) const QUEUES: [&str; 7] = ["mixed", "bulk", "asleep", "copy", "pushed", "hooked", "fed"];
 /// The tasks that are repeated, each by its own caller.
 /// The secret of the hook.
 pub(super) const HOOK_SECRET: &str = "a-secret-of-gitlab";
-pub(super) const TASKS: [fn(&mut Caller, usize); 6] = [mixed, bulk, poll, watch, push, hook];
+pub(super) const TASKS: [fn(&mut Caller, usize); 7] = [mixed, bulk, poll, watch, push, hook, feed];
 
 /// Bytes and number of large objects: together enough for a checkpoint.
 const LARGE_BYTES: usize = 900_000;
@@ -208,6 +208,38 @@ fn hook(caller: &mut Caller, round: usize) {
     let request = format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
     caller.connection.send(request.as_bytes()).expect("the server reads");
     caller.connection.receive().expect("an answer");
+}
+
+/// Keeps sources in contact that send no new list, each in another way, and the reflector of one of them alive.
+fn feed(caller: &mut Caller, round: usize) {
+    let list = json!([{"key": "a"}]);
+    if round == 0 {
+        caller.post("fed/replace?source=unchanged", &list);
+        caller.post("fed/add?source=calls", &json!({"key": "b"}));
+        for source in ["unchanged", "calls", "seen"] {
+            let threshold = json!({"stale_after": "5s"});
+            caller.ok("PATCH", &format!("/v1/queues/fed/sources/{source}"), &threshold);
+        }
+        heartbeat(caller, "fed", ("stopped", false, false));
+        heartbeat(caller, "fed", ("stopped", false, true));
+        let popped = caller.post("fed/pop?max=10", &Value::Null);
+        for item in popped["items"].as_array().expect("items") {
+            caller.post("fed/ack", &json!({"lease_ids": [item["lease"]["id"]]}));
+        }
+    }
+    caller.post("fed/replace?source=unchanged&only_changed=true", &list);
+    caller.post("fed/delete?source=calls", &json!({"key": "unknown"}));
+    caller.post("fed/sources/seen/seen", &Value::Null);
+    heartbeat(caller, "fed", ("seen", false, false));
+}
+
+/// Sends a heartbeat of a reflector: the source, whether its last attempt has failed, and whether it stops.
+pub(super) fn heartbeat(caller: &mut Caller, queue: &str, (source, failing, stopped): (&str, bool, bool)) {
+    let report = json!({
+        "source": source, "instance": "a", "version": "1", "kind": "rest", "interval": "1m", "failing": failing, "stopped": stopped,
+        "last_success_at": "2026-11-21T04:20:03.505Z",
+    });
+    caller.ok("POST", &format!("/v1/queues/{queue}/reflectors"), &report);
 }
 
 fn poll(caller: &mut Caller, _round: usize) {
