@@ -142,7 +142,7 @@ async fn find_in(
     }));
     let sources = handle.sources(None, EXAMINED_MAX).await?;
     found.has_more |= sources.next.is_some();
-    let sources = sources.entries.into_iter().map(|(source, _)| source);
+    let sources = sources.entries.into_iter().map(|source| source.state);
     let sources = sources.filter(|source| source.source.to_lowercase().contains(part));
     found.sources.extend(sources.map(|source| FoundSource {
         queue: queue(),
