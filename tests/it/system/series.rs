@@ -129,7 +129,7 @@ impl InProcess {
         let (cut, options) = (shutdown.cut().clone(), WriterOptions::default());
         let opened = writer::open(opened, clock.clone(), Arc::new(NoopObserver), cut, options).await;
         let (journal, writer, contents) = opened.expect("a journal");
-        let writing = tokio::spawn(writer.run());
+        let writing = shutdown.spawn_last("journal writer", writer.run());
         let limits =
             Limits { auto_create: true, max_queues: 9, max_waiters: 9, watch: WatchLimits::default() };
         let metrics = Metrics::new(9).expect("metrics");
