@@ -24,7 +24,7 @@ pub struct SeriesDocument {
     pub complete_from_at: Timestamp,
     /// The points, oldest first, without a hole: point `n` begins `n` steps after `from_at`.
     pub points: Vec<SeriesPoint>,
-    /// How long it takes until no key waits.
+    /// An estimate of when no key is ready or leased.
     pub drain: DrainEstimate,
 }
 
@@ -44,7 +44,7 @@ pub struct SeriesPoint {
     /// The state at the end of the last minute in which a server ran.
     #[schema(required = true)]
     pub gauges: Option<SeriesGauges>,
-    /// How long the leases lasted that ended in the point; null if none did.
+    /// The durations of the leases that ended in the point; null if none did.
     #[schema(required = true)]
     pub processing: Option<ProcessingTime>,
 }

@@ -104,7 +104,9 @@ impl Output {
     /// A table without headings, as text.
     pub(super) fn table(&self, rows: Vec<Vec<Cell>>) -> String {
         let mut table = Table::new(&[], self.has_colors, self.width);
-        rows.into_iter().for_each(|row| table.row(row));
+        for row in rows {
+            table.row(row);
+        }
         table.take()
     }
 

@@ -16,7 +16,7 @@ const COLUMNS: usize = 60;
 /// The fewest columns of a row.
 const COLUMNS_MIN: usize = 10;
 /// What stands beside the columns: the name of the row, and its numbers.
-const BESIDE: usize = 38;
+const BESIDE: usize = 42;
 const MINUTE: Duration = Duration::from_mins(1);
 
 /// `deltaq series`.
@@ -64,7 +64,10 @@ impl Execute for Series {
         let (series, text) = session.fetch::<SeriesDocument>(call).await?;
         let name = series.queue.as_deref().unwrap_or_default();
         match session.output.format() {
-            Format::Table => Output::text(&session.output.table(drawn(&series, columns))),
+            Format::Table => {
+                let bars = session.output.table(drawn(&series, columns));
+                Output::text(&format!("{}\n{bars}{}\n", title(&series), estimate(&series.drain)))
+            }
             _ => session.output.document(&text, name, Vec::new()),
         }
     }
@@ -82,15 +85,19 @@ impl Series {
     }
 }
 
-/// The rows of the table: the title, the rows of bars, and the estimate.
-fn drawn(series: &SeriesDocument, columns: usize) -> Vec<Vec<Cell>> {
-    let title = match &series.queue {
+/// What is drawn, and of when.
+fn title(series: &SeriesDocument) -> String {
+    let of = match &series.queue {
         Some(queue) => queue.clone(),
         None => counted(series.queues, "queue"),
     };
     let step = duration::format(Duration::from_millis(series.step_ms));
-    let times = format!("{} to {}, {step} a column", series.from_at, series.until_at);
-    let mut rows = vec![vec![Cell::new(title).tone(Tone::Heading), Cell::new(times)]];
+    format!("{of}, {} to {}, {step} a column", series.from_at, series.until_at)
+}
+
+/// The rows of bars.
+fn drawn(series: &SeriesDocument, columns: usize) -> Vec<Vec<Cell>> {
+    let mut rows = Vec::new();
     for (name, value, written) in ROWS {
         let values: Vec<_> = series.points.iter().map(value).collect();
         // Rows of what never happened say nothing.
@@ -109,7 +116,6 @@ fn drawn(series: &SeriesDocument, columns: usize) -> Vec<Vec<Cell>> {
             Cell::new(numbers).tone(Tone::Dim),
         ]);
     }
-    rows.push(vec![Cell::new("drain").tone(Tone::Heading), Cell::new(estimate(&series.drain))]);
     rows
 }
 

@@ -136,7 +136,8 @@ async fn look(session: &Session, board: &mut Board) -> Result<(), Failure> {
         board.message = Some(failure.to_string());
     }
     let now_us = session.clock.monotonic_us();
-    if let Some(of) = board.wants_series(now_us) {
+    if board.wants_series(now_us) {
+        let of = board.open_queue().map(str::to_owned);
         let call = match &of {
             Some(queue) => session.call("get_series", queue, "")?,
             None => session.call("get_all_series", "", "")?,

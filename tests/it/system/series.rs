@@ -129,7 +129,7 @@ impl InProcess {
         let (cut, options) = (shutdown.cut().clone(), WriterOptions::default());
         let opened = writer::open(opened, clock.clone(), Arc::new(NoopObserver), cut, options).await;
         let (journal, writer, contents) = opened.expect("a journal");
-        let writing = tokio::spawn(writer.run());
+        let writing = shutdown.spawn_last("journal writer", writer.run());
         let limits =
             Limits { auto_create: true, max_queues: 9, max_waiters: 9, watch: WatchLimits::default() };
         let metrics = Metrics::new(9).expect("metrics");
@@ -212,4 +212,25 @@ async fn an_owner_that_lost_its_queues_changes_nothing_in_the_series() {
     third.registry.measure();
     assert_eq!(third.changes().await, [1]);
     third.stop().await;
+}
+
+#[test]
+fn a_store_from_before_the_series_opens_and_begins_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut moved = Moved::new(folder.path(), "series-old");
+    let server = moved.start();
+    add(&server, "a");
+    server.end(End::Stop { patience: PATIENCE });
+    let database = moved.store.path().join("deltaq.db");
+    let older = "DROP TABLE series; DELETE FROM _sqlx_migrations WHERE version >= 3;";
+    let changed = Command::new("sqlite3").arg(database).arg(older).status().expect("sqlite3 is installed");
+    assert!(changed.success());
+    let server = moved.start();
+    add(&server, "b");
+    moved.pass(1);
+    until_changes(&server, &[1]);
+    let (_, body) = server.call(&Message::get("/v1/queues/q/series?since=1m".to_owned()));
+    let series: Value = serde_json::from_str(&body).expect("JSON");
+    assert_eq!(series["points"][0]["gauges"]["ready"], 2, "the key from before is there");
+    server.end(End::Kill);
 }

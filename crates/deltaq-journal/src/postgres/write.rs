@@ -128,16 +128,20 @@ impl Session<'_> {
             let unused: Vec<_> = unused_texts.iter().map(TextId::to_string).collect();
             self.run("remove texts", self.query(sql::UNUSED_TEXTS).bind(unused)).await?;
         }
-        if !series.is_empty() {
-            self.run("write the series", bind_series(self.query(sql::SERIES), &series)).await?;
-        }
-        if let Some(hours) = series_hours {
-            let query = self.query(sql::SERIES_OUTSIDE);
-            self.run("remove old series", query.bind(i64::from(hours.start)).bind(i64::from(hours.end)))
-                .await?;
-        }
+        self.write_series(&series, series_hours).await?;
         if let Some(clean) = clean {
             self.run("mark the store as closed or open", self.query(sql::CLEAN).bind(clean)).await?;
+        }
+        Ok(())
+    }
+
+    async fn write_series(&mut self, rows: &[SeriesRow], hours: Option<Range<u32>>) -> Result<(), Error> {
+        if !rows.is_empty() {
+            self.run("write the series", bind_series(self.query(sql::SERIES), rows)).await?;
+        }
+        if let Some(hours) = hours {
+            let query = self.query(sql::SERIES_OUTSIDE).bind(i64::from(hours.start));
+            self.run("remove old series", query.bind(i64::from(hours.end))).await?;
         }
         Ok(())
     }

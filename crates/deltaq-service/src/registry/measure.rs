@@ -23,7 +23,9 @@ impl Registry {
         loop {
             if let Some(minute) = self.ended_minute() {
                 for handles in self.handles().chunks(QUEUES_AT_ONCE) {
-                    handles.iter().for_each(|handle| self.note_minute(handle, minute));
+                    for handle in handles {
+                        self.note_minute(handle, minute);
+                    }
                     tokio::task::yield_now().await;
                 }
                 self.end_minute(minute);
@@ -77,7 +79,9 @@ impl Registry {
         if let Some(journal) = &self.journal {
             let content = bits.to_le_bytes().to_vec();
             journal.write_series([SeriesRow { hour: minute.hour(), queue: MINUTES_RAN, content }]);
-            kept.into_iter().for_each(|hours| journal.keep_series(hours));
+            if let Some(hours) = kept {
+                journal.keep_series(hours);
+            }
         }
         self.limit_series();
     }

@@ -95,7 +95,9 @@ impl Since {
     /// Counts deliveries, and leases that have ended.
     pub(crate) fn note(&mut self, deliveries: usize, works: &[Duration]) {
         self.deliveries += deliveries as u64;
-        works.iter().for_each(|took| self.works.record(whole_us(*took)));
+        for took in works {
+            self.works.record(whole_us(*took));
+        }
     }
 
     /// Takes what has happened.
@@ -393,7 +395,9 @@ mod tests {
         let counts = Counts::of(std::array::from_fn(|_| number()));
         let gauges = Gauges::of(std::array::from_fn(|_| number()));
         let mut works = Sketch::default();
-        [0, 3, 900, 1_000_000, u64::MAX].iter().for_each(|took_us| works.record(*took_us));
+        for took_us in [0, 3, 900, 1_000_000, u64::MAX] {
+            works.record(took_us);
+        }
         Bucket { counts, gauges, works, is_repetition: true }
     }
 

@@ -33,7 +33,8 @@ pub(crate) struct QueueSeries {
 /// The buckets of an hour.
 #[derive(Debug)]
 struct Hour {
-    hour: u32,
+    /// The hour, counted from 1970.
+    number: u32,
     /// The format, and the buckets.
     bytes: Vec<u8>,
     /// The minute of the last bucket.
@@ -67,8 +68,8 @@ impl QueueSeries {
     }
 
     fn add(&mut self, minute: Minute, bucket: &Bucket) {
-        let place = self.hours.partition_point(|hour| hour.hour < minute.hour());
-        if self.hours.get(place).is_none_or(|hour| hour.hour != minute.hour()) {
+        let place = self.hours.partition_point(|hour| hour.number < minute.hour());
+        if self.hours.get(place).is_none_or(|hour| hour.number != minute.hour()) {
             if let Some(last) = place.checked_sub(1).and_then(|last| self.hours.get_mut(last)) {
                 last.bytes.shrink_to_fit();
             }
@@ -81,7 +82,7 @@ impl QueueSeries {
 
     /// The stored form of an hour, which may be empty.
     pub(crate) fn stored(&self, hour: u32) -> Vec<u8> {
-        let found = self.hours.iter().find(|kept| kept.hour == hour);
+        let found = self.hours.iter().find(|kept| kept.number == hour);
         found.map_or_else(|| vec![FORMAT], |hour| hour.bytes.clone())
     }
 
@@ -97,7 +98,7 @@ impl QueueSeries {
         if self.last.is_none_or(|(known, _)| known < last) {
             self.last = Some((last, gauges));
         }
-        let place = self.hours.partition_point(|hour| hour.hour < read.hour);
+        let place = self.hours.partition_point(|hour| hour.number < read.number);
         self.hours.insert(place, read);
         true
     }
@@ -109,21 +110,21 @@ impl QueueSeries {
 
     /// Drops the hours outside of this range.
     pub(crate) fn keep(&mut self, hours: &Range<u32>) {
-        if self.hours.first().is_none_or(|first| first.hour >= hours.start)
-            && self.hours.last().is_none_or(|last| last.hour < hours.end)
+        if self.hours.first().is_none_or(|first| first.number >= hours.start)
+            && self.hours.last().is_none_or(|last| last.number < hours.end)
         {
             return;
         }
-        let old = self.hours.iter().rfind(|hour| hour.hour < hours.start);
+        let old = self.hours.iter().rfind(|hour| hour.number < hours.start);
         if let Some((minute, bucket)) = old.and_then(|hour| hour.buckets().last()) {
             self.before = Some((minute, bucket.gauges));
         }
-        self.hours.retain(|hour| hours.contains(&hour.hour));
+        self.hours.retain(|hour| hours.contains(&hour.number));
     }
 
     /// The oldest hour.
     pub(crate) fn oldest_hour(&self) -> Option<u32> {
-        self.hours.first().map(|hour| hour.hour)
+        self.hours.first().map(|hour| hour.number)
     }
 
     /// How much has happened in all hours.
@@ -140,11 +141,11 @@ impl QueueSeries {
         if let Some((minute, bucket)) = dropped.buckets().last() {
             self.before = Some((minute, bucket.gauges));
         }
-        self.complete_from = self.complete_from.max(Minute::in_hour(dropped.hour + 1, 0));
+        self.complete_from = self.complete_from.max(Minute::in_hour(dropped.number + 1, 0));
         if self.hours.is_empty() {
             self.hours = Vec::new();
         }
-        Some(dropped.hour)
+        Some(dropped.number)
     }
 
     /// The first minute from which on all buckets are kept.
@@ -165,11 +166,11 @@ impl QueueSeries {
         range: Range<Minute>,
         mut visit: impl FnMut(Minute, &Bucket),
     ) -> Option<(Minute, Gauges)> {
-        let behind = self.hours.partition_point(|hour| hour.hour < range.start.hour());
+        let behind = self.hours.partition_point(|hour| hour.number < range.start.hour());
         let (earlier, later) = self.hours.split_at(behind.min(self.hours.len()));
         let last = earlier.last().and_then(|hour| hour.buckets().last());
         let mut before = last.map(|(minute, bucket)| (minute, bucket.gauges)).or(self.before);
-        let buckets = later.iter().take_while(|hour| hour.hour <= range.end.hour()).flat_map(Hour::buckets);
+        let buckets = later.iter().take_while(|hour| hour.number <= range.end.hour()).flat_map(Hour::buckets);
         for (minute, bucket) in buckets {
             if minute >= range.end {
                 break;
@@ -189,7 +190,7 @@ impl QueueSeries {
 
 impl Hour {
     fn new(hour: u32) -> Self {
-        Self { hour, bytes: vec![FORMAT], last: 0, activity: 0 }
+        Self { number: hour, bytes: vec![FORMAT], last: 0, activity: 0 }
     }
 
     /// Reads a stored hour. `None` if it is damaged, or of another format.
@@ -210,7 +211,7 @@ impl Hour {
 
     fn buckets(&self) -> impl Iterator<Item = (Minute, Bucket)> {
         let mut rest = self.bytes.get(1..).unwrap_or_default();
-        let hour = self.hour;
+        let hour = self.number;
         std::iter::from_fn(move || {
             let (minute, bucket) = Bucket::read(&mut rest)?;
             Some((Minute::in_hour(hour, minute), bucket))

@@ -45,7 +45,9 @@ impl Sketch {
     #[must_use]
     pub fn of_classes(classes: &[(u8, u64)]) -> Self {
         let mut sketch = Self::default();
-        classes.iter().for_each(|(class, count)| sketch.add(*class, *count));
+        for (class, count) in classes {
+            sketch.add(*class, *count);
+        }
         sketch
     }
 

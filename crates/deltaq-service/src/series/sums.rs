@@ -212,7 +212,9 @@ mod tests {
         let range = SeriesRange { from: FROM, until: FROM.plus(until), step };
         let mut sums = SeriesSums::new(range);
         let frame = minutes.frame(&mut sums, range.until);
-        series.iter().for_each(|series| sums.add(series, Minute(0), &frame));
+        for series in series {
+            sums.add(series, Minute(0), &frame);
+        }
         sums
     }
 

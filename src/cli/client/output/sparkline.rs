@@ -8,7 +8,7 @@ const NOTHING: char = '.';
 const GAP: char = ' ';
 
 /// A bar for each value, relative to the largest one. A 0 is a dot, and a missing value a space.
-#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "there are 8 bars")]
 pub(in crate::cli::client) fn sparkline(values: &[Option<f64>]) -> String {
     let largest = largest(values).unwrap_or_default();
     let bar = |value: &Option<f64>| match value {
@@ -24,13 +24,11 @@ pub(in crate::cli::client) fn sparkline(values: &[Option<f64>]) -> String {
 }
 
 /// The largest value, if there is one.
-#[must_use]
 pub(in crate::cli::client) fn largest(values: &[Option<f64>]) -> Option<f64> {
     values.iter().flatten().copied().reduce(f64::max)
 }
 
 /// At most `columns` values: each is the largest of some that follow each other.
-#[must_use]
 pub(in crate::cli::client) fn narrowed(values: &[Option<f64>], columns: usize) -> Vec<Option<f64>> {
     let together = values.len().div_ceil(columns.max(1)).max(1);
     values.chunks(together).map(largest).collect()

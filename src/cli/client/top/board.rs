@@ -152,16 +152,19 @@ impl Board {
         self.queue_row = self.queue_row.min(self.queues.len().saturating_sub(1));
     }
 
-    /// The open queue, if its series, or without one that of all queues, has to be fetched.
-    pub(super) fn wants_series(&self, now_us: u64) -> Option<Option<String>> {
-        let open = match &self.screen {
+    /// The queue that is open.
+    pub(super) fn open_queue(&self) -> Option<&str> {
+        match &self.screen {
             Screen::Queues => None,
-            Screen::Keys { queue, .. } | Screen::Key { queue, .. } => Some(queue.clone()),
-        };
-        let is_fresh = |(of, at_us): &(Option<String>, u64)| {
-            *of == open && now_us.saturating_sub(*at_us) < SERIES_PERIOD_US
-        };
-        (!self.series_of.as_ref().is_some_and(is_fresh)).then_some(open)
+            Screen::Keys { queue, .. } | Screen::Key { queue, .. } => Some(queue),
+        }
+    }
+
+    /// Whether the series of the open queue, or without one that of all queues, has to be fetched.
+    pub(super) fn wants_series(&self, now_us: u64) -> bool {
+        self.series_of.as_ref().is_none_or(|(of, at_us)| {
+            of.as_deref() != self.open_queue() || now_us.saturating_sub(*at_us) >= SERIES_PERIOD_US
+        })
     }
 
     /// Sets the series that was fetched at this time; `None` if the server has none.

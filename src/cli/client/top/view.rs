@@ -67,9 +67,9 @@ fn header(board: &Board, width: usize) -> Text<'static> {
         left -= spaces.len();
         Some([Span::styled(text, style), Span::raw(spaces)])
     });
-    let second = Line::from_iter(second.flatten());
+    let second: Line<'_> = second.flatten().collect();
     let rates = board.series.as_ref().and_then(|series| rates::line(series, width));
-    Text::from_iter([Some(first), Some(second), rates].into_iter().flatten())
+    [Some(first), Some(second), rates].into_iter().flatten().collect()
 }
 
 fn footer(board: &Board, width: u16) -> Line<'static> {

@@ -79,10 +79,10 @@ async fn a_store_of_a_newer_program_is_refused_with_both_versions() {
         SqliteSnapshot::take(&scratch.data()).await.map(drop),
         backup(&scratch.data(), &scratch.0.join("copy")).await.map(drop),
     ] {
-        assert!(matches!(refused, Err(Error::Newer { found: 7, known: 2, .. })), "{refused:?}");
+        assert!(matches!(refused, Err(Error::Newer { found: 7, known: 3, .. })), "{refused:?}");
     }
     let message = scratch.refusal(Sync::Full).await;
-    assert!(message.contains("has version 7") && message.contains("up to 2"), "{message}");
+    assert!(message.contains("has version 7") && message.contains("up to 3"), "{message}");
 }
 
 /// A store of the version before, such as a backup from before an upgrade, is no damage.
@@ -94,13 +94,14 @@ async fn an_older_store_can_be_read_and_is_migrated_by_a_start() {
     store.close().await;
     let paths = Paths::new(&scratch.data()).unwrap();
     let mut connection = connect::writer(&paths, Sync::Full).await.unwrap();
-    // Migration 2 changes no table.
-    sqlx::raw_sql("DELETE FROM _sqlx_migrations WHERE version > 1").execute(&mut connection).await.unwrap();
+    // Migration 2 changes no table, and migration 3 adds one.
+    let older = "DELETE FROM _sqlx_migrations WHERE version > 1; DROP TABLE series";
+    sqlx::raw_sql(older).execute(&mut connection).await.unwrap();
     connection.close().await.unwrap();
     let looks = SqliteSnapshot::take(&scratch.data()).await.unwrap();
     assert_eq!(looks.integrity().await, [""; 0]);
     let notes = format!("{:?}", looks.findings());
-    assert!(notes.contains("has version 1: the next start migrates it to version 2"), "{notes}");
+    assert!(notes.contains("has version 1: the next start migrates it to version 3"), "{notes}");
     Box::new(looks).close().await;
     let (store, reader, _) = scratch.open().await;
     assert_eq!(last_rv(&reader).await, Some(3));
