@@ -35,8 +35,9 @@ pub use self::list::List;
 pub use self::log::{Level, Log};
 pub use self::middleware::{Answer, Boxed, CallMiddleware, Middleware, Next};
 pub use self::queue::{
-    Add, Close, Delete, DeleteQueue, Deltas, GetGroups, GetObject, ListQueues, PatchSettings, Pop, Producer,
-    PutSettings, Queue, ReplaceOptions, Rows, Selection, Synced, Update, View, Watch,
+    Add, Close, Delete, DeleteQueue, Deltas, GetGroups, GetObject, ListAllSources, ListQueues,
+    ListReflectors, PatchSettings, Pop, Producer, PutSettings, Queue, ReplaceOptions, Rows, Selection,
+    Synced, Update, View, Watch,
 };
 pub use self::reflector::{Event, Reflector, ReflectorError, ReflectorOptions, Report, Step};
 pub use self::retry::{Backoff, ReflectorBackoff, RetryOptions, pauses_without_queue};

@@ -14,7 +14,9 @@ use http::Method;
 
 pub use self::consume::{Pop, Selection};
 pub(crate) use self::consume::{hold, random_id};
-pub use self::manage::{Close, DeleteQueue, ListQueues, PatchSettings, PutSettings};
+pub use self::manage::{
+    Close, DeleteQueue, ListAllSources, ListQueues, ListReflectors, PatchSettings, PutSettings,
+};
 pub use self::produce::{Add, Delete, Deltas, Update};
 pub use self::producer::{Producer, ReplaceOptions};
 pub use self::read::{GetGroups, GetObject, Synced};

@@ -83,7 +83,7 @@ async fn the_series_of_a_deleted_queue_end_and_a_new_queue_begins_at_zero() {
 }
 
 /// All series of a queue except the buckets of histograms.
-const OF_A_QUEUE: [&str; 46] = [
+const OF_A_QUEUE: [&str; 47] = [
     "deltaq_clock_lead_seconds",
     "deltaq_debounced_total",
     "deltaq_deltas_coalesced_total",

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use deltaq::config::access::Verb;
 use deltaq_client::types::{
-    DeltaCall, DeltaCallType, DiffOp, DiffOperation, Difference, RawJson, SettleAs, SettleCall,
+    DeltaCall, DeltaCallType, DiffOp, DiffOperation, Difference, RawJson, ReflectorReport, SettleAs,
+    SettleCall,
 };
 use deltaq_client::{
     Body, CancellationToken, Client, ClientOptions, Deleted, Error, Event, Handler, Informer, Object,
@@ -141,6 +142,10 @@ async fn read_everything(queue: &Queue) -> Result<(), Error> {
     let unknown = queue.renumber_source("nobody", None).await.expect_err("no such source");
     assert_eq!(unknown.code(), Some("source-not-found"));
     queue.report_source("erp", Some("the export is late")).await?;
+    queue.seen("erp").await?;
+    let hour = Duration::from_hours(1);
+    assert!(queue.set_stale_after("erp", Some(hour)).await?.stale_after.is_some());
+    queue.report_reflector(&reflector()).await?;
     let problem = queue.source("erp").await?.and_then(|source| source.problem);
     assert_eq!(problem.map(|problem| problem.detail).as_deref(), Some("the export is late"));
     queue.workers().await?;
@@ -163,6 +168,8 @@ async fn every_operation_has_a_typed_method() {
     keys.done(&lease_ids, Some(Duration::from_mins(1))).await.expect("a done");
     client.queue("seeded").seed(Body::Json(r#"[{"object":{"key":"a"}}]"#.into())).await.expect("a seed");
     client.queues().prefix("q").await.expect("a list");
+    client.sources().queue("q").await.expect("a list");
+    client.reflectors().await.expect("a list");
     client.queue("q").delete_queue().await.expect("the queue is deleted");
     client.info().await.expect("the server");
     assert!(client.nodes().await.expect("the nodes").nodes.is_empty());
@@ -433,4 +440,20 @@ async fn a_producer_knows_a_restart_from_a_restore_if_it_may_ask() {
         .await
         .expect("a list needs no answer");
     produces.deltas(&changes).await.expect("a change behind a list");
+}
+
+fn reflector() -> ReflectorReport {
+    ReflectorReport {
+        source: "erp".to_owned(),
+        instance: "a".to_owned(),
+        version: "1".to_owned(),
+        kind: "rest".to_owned(),
+        interval: Duration::from_mins(1).into(),
+        last_success_at: None,
+        failing: false,
+        last_error: None,
+        last_error_at: None,
+        next_list_at: None,
+        stopped: false,
+    }
 }

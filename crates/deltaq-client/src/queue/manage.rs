@@ -1,8 +1,8 @@
 //! A queue as a whole: settings, status, delivery.
 
 use deltaq_types::{
-    PauseBody, PurgedDocument, PushTestDocument, QueueDocument, QueuePage, QueueSettings, QueueStatus,
-    SettingsPlan,
+    PageOfQueues, PauseBody, PurgedDocument, PushTestDocument, QueueDocument, QueuePage, QueueSettings,
+    QueueSourceDocument, QueueStatus, ReflectorDocument, SettingsPlan,
 };
 use http::Method;
 use serde::Serialize;
@@ -41,6 +41,26 @@ requests! {
         /// Detaches the followers of the queue. Otherwise they refuse the call.
         force flag "force";
     }
+    /// A page of the list of the sources of all queues, by queue and name.
+    ListAllSources -> PageOfQueues<QueueSourceDocument> = send {
+        /// Only the sources of this queue.
+        queue text "queue";
+        /// Only sources that are stale.
+        stale flag "stale";
+        /// Maximum number of entries in a page, up to 5,000; 500 by default.
+        limit number "limit";
+        /// Continues after the page with this `continue`.
+        continue_after text "continue";
+    }
+    /// A page of the list of the reflectors of all queues, by queue, source and instance.
+    ListReflectors -> PageOfQueues<ReflectorDocument> = send {
+        /// Only the reflectors of this queue.
+        queue text "queue";
+        /// Maximum number of entries in a page, up to 5,000; 500 by default.
+        limit number "limit";
+        /// Continues after the page with this `continue`.
+        continue_after text "continue";
+    }
     /// A page of the list of queues, by name.
     ListQueues -> QueuePage = send {
         /// Only names that begin with this text.
@@ -65,6 +85,18 @@ impl Client {
     pub fn queues(&self) -> ListQueues {
         let call = crate::call::Call::new(Method::GET, ["v1", "queues"]);
         ListQueues { request: Request::new(self.clone(), call) }
+    }
+
+    /// The sources of all queues of the server.
+    pub fn sources(&self) -> ListAllSources {
+        let call = crate::call::Call::new(Method::GET, ["v1", "sources"]);
+        ListAllSources { request: Request::new(self.clone(), call) }
+    }
+
+    /// The reflectors of all queues of the server.
+    pub fn reflectors(&self) -> ListReflectors {
+        let call = crate::call::Call::new(Method::GET, ["v1", "reflectors"]);
+        ListReflectors { request: Request::new(self.clone(), call) }
     }
 }
 
