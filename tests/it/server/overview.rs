@@ -22,8 +22,6 @@ fn texts(list: &Value, fields: &[&str]) -> Vec<Vec<String>> {
 async fn workers_of_all_queues_are_listed_and_slow_ones_come_first() {
     let service = Service::start().await;
     // Leases of `quick` take no time, so one that is older than the setting is slow.
-    let settings = json!({ "lease": "1s" });
-    assert_eq!(service.call("PUT", "/v1/queues/quick", &settings).await.status, 201);
     let objects: Vec<Value> = (0..12).map(|number| json!({"key": format!("k{number:02}")})).collect();
     for queue in ["plain", "quick"] {
         post(&service, &format!("{queue}/add"), json!(objects)).await;
@@ -33,6 +31,8 @@ async fn workers_of_all_queues_are_listed_and_slow_ones_come_first() {
         let ids = json!({ "lease_ids": [popped["items"][0]["lease"]["id"]] });
         post(&service, "quick/ack", ids).await;
     }
+    let settings = json!({ "lease": "1s" });
+    assert_eq!(service.call("PUT", "/v1/queues/quick", &settings).await.status, 200);
     post(&service, "plain/pop?max=2&worker=a", json!({})).await;
     post(&service, "plain/pop", json!({})).await;
     post(&service, "quick/pop?worker=stuck&lease_duration=1h", json!({})).await;

@@ -74,7 +74,7 @@ fn the_tables_of_a_queue_come_with_its_first_view() {
 
     // A server that is slow with the tables does not hold back the rest.
     let proxy = Proxy::start(at, "");
-    proxy.refuse("/sources", 503, "overloaded", usize::MAX);
+    proxy.refuse("/prices/sources", 503, "overloaded", usize::MAX);
     let browser = Browser::start(proxy.address);
     browser.open("queues/prices");
     browser.until_there(".flow.wide .ready");

@@ -75,9 +75,9 @@ fn a_user_finds_a_key_a_queue_a_source_and_a_worker_from_any_page() {
 fn a_worker_that_hangs_is_marked_in_one_click() {
     let server = Server::in_memory();
     let at = server.address;
-    put(at, "quick", &json!({ "lease": "1s" }));
     post(at, "quick/add", &objects("k", 14));
     settle(at, "quick", 12, "ack", None);
+    put(at, "quick", &json!({ "lease": "1s" }));
     post(at, "quick/pop?worker=stuck&lease_duration=1h", &json!({}));
     post(at, "prices/add", &objects("sku-", 3));
     post(at, "prices/pop?worker=busy", &json!({}));
