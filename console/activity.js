@@ -2,31 +2,19 @@
 
 import { get } from "./api.js";
 import { now } from "./clock.js";
-import { announce, counted, foreign, h, muted, searchField, seen, show, time } from "./dom.js";
-import { toKey, toQueue } from "./routes.js";
+import { announce, count, counted, foreign, h, muted, searchField, seen, show, time } from "./dom.js";
+import { toQueue } from "./routes.js";
 import { failure, loading, state } from "./states.js";
 import { listTable } from "./table.js";
 
 const PAGE = 100;
 const TYPING_MS = 300;
-/** Members of an entry that have a column of their own. */
-const SHOWN = ["at", "by", "operation", "queue", "key", "detail", "outcome", "request_id", "status"];
-
-/** The rest of an entry as words: keys=3. */
-function detailOf({ detail, ...entry }) {
-  const rest = Object.entries({ ...entry, ...(typeof detail === "object" ? detail : null) }).filter(([name, value]) => !SHOWN.includes(name) && value !== null);
-  return [typeof detail === "string" && detail, ...rest.map(([name, value]) => `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`)].filter(Boolean).join(", ");
-}
-
 const COLUMNS = [
   ["At", (entry) => [time(entry.at)]],
   ["Token", (entry) => (entry.by ? foreign(entry.by) : muted("no token"))],
   ["Operation", (entry) => [h("code", null, seen(entry.operation)), entry.outcome && entry.outcome !== "ok" && [" ", h("span", { class: "alarm" }, seen(entry.outcome))]]],
   ["Queue", (entry) => entry.queue && h("a", { class: "row", href: toQueue(entry.queue) }, foreign(entry.queue))],
-  ["Detail", (entry) => {
-    const detail = detailOf(entry);
-    return entry.key || detail ? [entry.key && [h("a", { href: toKey(entry.queue, entry.key) }, foreign(entry.key, "key")), " "], seen(detail)] : null;
-  }, "error"],
+  ["Keys", (entry) => entry.keys !== null && count(entry.keys), "number"],
 ];
 
 export function activityView({ body, query, signal, setQuery, reload }) {

@@ -27,7 +27,7 @@ export async function findView({ body, query, signal, reload }) {
   show(body, loading("Searching all queues"));
   let found;
   try {
-    found = await get("v1/find", { query: { q: text }, signal });
+    found = await get("v1/find", { query: { text }, signal });
   } catch (error) {
     if (!signal.aborted) show(body, failure(error, reload));
     return;

@@ -386,7 +386,7 @@ async fn read_workers_and_sources(talk: &mut Talk) {
     talk.get("/v1/queues/q/workers?continue=zz").await;
     talk.get("/v1/workers").await;
     talk.get("/v1/workers?limit=0").await;
-    talk.get("/v1/find?q=a").await;
+    talk.get("/v1/find?text=a").await;
     talk.get("/v1/find").await;
     talk.note("groups");
     talk.get("/v1/queues/q/groups").await;

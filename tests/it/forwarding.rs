@@ -81,7 +81,11 @@ async fn conditions_and_entity_tags_pass_through() {
     late.problem("precondition-failed");
     assert_eq!(cluster.b.get(&settings).await.ok()["lease"], "2m");
     let delete = client.call_with("DELETE", &queue, &[("if-match", &*etag)], &Value::Null).await;
-    delete.problem("invalid-request");
+    delete.problem("precondition-failed");
+    client
+        .call_with("DELETE", &queue, &[("if-none-match", "*")], &Value::Null)
+        .await
+        .problem("invalid-request");
 }
 
 #[tokio::test]

@@ -40,7 +40,7 @@ pub(in crate::http) async fn workers(
 
 /// What a text is found in, among the queues that the caller may read.
 pub(in crate::http) async fn find(context: &Arc<RequestContext>, text: &str) -> Result<Found, Problem> {
-    let path = format!("/v1/find?q={}", utf8_percent_encode(text, NON_ALPHANUMERIC));
+    let path = format!("/v1/find?text={}", utf8_percent_encode(text, NON_ALPHANUMERIC));
     let (mut found, others) = gather::<_, Found, _>(context, &path, || found_here(context, text)).await?;
     for other in others {
         found.queues.extend(other.queues);

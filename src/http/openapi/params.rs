@@ -242,7 +242,7 @@ parameters! {
         "limit" PageLimit "Maximum number of workers, up to 5,000; default 500.";
     }
     FindQuery in Query {
-        "q" Key required "The start of a key, or a part of the name of a queue, source or worker.";
+        "text" Key required "The start of a key, or a part of the name of a queue, source or worker.";
     }
     GroupsQuery in Query {
         "sort" GroupSortName "What comes first: `wait`, the group whose first key has been ready longest (default); `ready` or `leased`, the group with the most ready keys or leases.";

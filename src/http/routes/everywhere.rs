@@ -42,16 +42,16 @@ pub(in crate::http) async fn workers(
 pub(in crate::http) async fn find(
     ReadCall { params, context, .. }: ReadCall,
 ) -> Result<Json<Found>, Problem> {
-    let text = params.text("q").unwrap_or_default();
+    let text = params.text("text").unwrap_or_default();
     if text.is_empty() {
         return Err(wrong(
-            "q",
+            "text",
             "it is empty; it takes the start of a key, or a part of the name of a queue, source or worker",
         ));
     }
     if text.len() > KEY_BYTES_MAX {
         return Err(wrong(
-            "q",
+            "text",
             &format!("{} has {} bytes, at most {KEY_BYTES_MAX}", Excerpt(text), text.len()),
         ));
     }

@@ -60,7 +60,7 @@ async fn a_lease_is_by_the_token_of_the_pop_that_waited() {
     let popped = call(&service, "early", "/pop", &Value::Null).await;
     let mut waiting = service.client().await;
     let pop = tokio::spawn(async move {
-        waiting.call_as("late", "POST", "/v1/queues/prices/pop?wait=60s", &Value::Null).await.ok()
+        waiting.call_as("late", "POST", "/v1/queues/prices/pop?wait=50s", &Value::Null).await.ok()
     });
     let status =
         || async { service.client().await.call_as("root", "GET", "/v1/queues/prices", &Value::Null).await };
@@ -81,7 +81,7 @@ async fn what_becomes_due_is_by_no_token() {
     let folder = tempfile::tempdir().expect("a folder");
     let service = service(&folder).await;
     call(&service, "erp", "/add?delay=10ms", &json!({"key": "a"})).await;
-    call(&service, "early", "/pop?wait=60s", &Value::Null).await;
+    call(&service, "early", "/pop?wait=50s", &Value::Null).await;
     let expected = [("appended", "erp"), ("delay_elapsed", ""), ("leased", "early")];
     assert_eq!(history(&service, "a").await, events(&expected));
 }

@@ -5,8 +5,8 @@ use std::fmt::Debug;
 use deltaq_types::{
     EventDocument, ExplainDocument, Found, GroupList, Info, ItemDocument, KeysCount, NodeList,
     ObjectDocument, Page, ParkedErrors, Popped, ProblemDocument, Produced, PurgedDocument, QueueDocument,
-    QueuePage, QueueSettings, QueueStatus, Replaced, SettingsPlan, SettledList, SourceDocument,
-    SyncedDocument, WorkerDocument, WorkerList,
+    QueuePage, QueueSettings, QueueStatus, Replaced, SelectedCount, SettingsPlan, SettledList,
+    SourceDocument, SyncedDocument, WorkerDocument, WorkerList,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -37,7 +37,8 @@ pub(super) fn check(method: &str, uri: &str, status: u16, text: &str) {
         (_, [_, "replace"]) => same::<Replaced>(text),
         (_, [_, "purge"]) => same::<PurgedDocument>(text),
         ("GET", [_, "parked", "errors"]) => same::<ParkedErrors>(text),
-        (_, [_, "forget"] | [_, "parked" | "delayed", _]) => same::<KeysCount>(text),
+        (_, [_, "forget"]) => same::<KeysCount>(text),
+        (_, [_, "parked" | "delayed", _]) => same::<SelectedCount>(text),
         (_, [_, "pop"]) => same::<Popped>(text),
         (_, [_, "settle" | "ack" | "done" | "nack" | "release" | "reject" | "extend"]) => {
             same::<SettledList>(text);

@@ -32,16 +32,16 @@ async fn workers_and_matches_are_those_of_all_nodes() {
         assert_eq!(names(&node.get("/v1/workers").await.ok()["workers"]), queues);
         let one = node.get("/v1/workers?limit=1").await.ok();
         assert_eq!((one["workers"].as_array().map(Vec::len), &one["left_out"]), (Some(1), &json!(1)));
-        let found = node.get("/v1/find?q=sku-1").await.ok();
+        let found = node.get("/v1/find?text=sku-1").await.ok();
         assert_eq!(names(&found["keys"]), queues);
-        assert_eq!(names(&node.get("/v1/find?q=er").await.ok()["sources"]), queues);
-        assert_eq!(names(&node.get("/v1/find?q=import").await.ok()["workers"]), queues);
+        assert_eq!(names(&node.get("/v1/find?text=er").await.ok()["sources"]), queues);
+        assert_eq!(names(&node.get("/v1/find?text=import").await.ok()["workers"]), queues);
         // Every character of the text reaches the other node.
-        assert_eq!(node.get("/v1/find?q=a%26limit%3D1%20%2F%C3%A9").await.ok()["keys"], json!([]));
+        assert_eq!(node.get("/v1/find?text=a%26limit%3D1%20%2F%C3%A9").await.ok()["keys"], json!([]));
     }
     // A part is not mistaken for the whole.
     cluster.a.partitions.set_owner(1, Owner::Nobody);
-    for path in ["/v1/workers", "/v1/find?q=sku"] {
+    for path in ["/v1/workers", "/v1/find?text=sku"] {
         cluster.a.get(path).await.problem("not-owner");
     }
 }

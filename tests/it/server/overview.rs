@@ -80,7 +80,7 @@ async fn a_text_is_found_in_queues_keys_sources_and_workers() {
         items.iter().find(|item| item["key"] == key).map(|item| item["lease"]["id"].clone())
     };
     post(&service, "stock/ack", json!({ "lease_ids": [lease_of("a")] })).await;
-    let found = service.get("/v1/find?q=sku-1").await.ok();
+    let found = service.get("/v1/find?text=sku-1").await.ok();
     // The key that equals the text comes first, in each queue that has it.
     assert_eq!(
         texts(&found["keys"], &["key", "queue", "state"]),
@@ -90,21 +90,21 @@ async fn a_text_is_found_in_queues_keys_sources_and_workers() {
         (&found["queues"], &found["has_more"], &found["unavailable"]),
         (&json!([]), &json!(false), &json!(0))
     );
-    let found = service.get("/v1/find?q=a").await.ok();
+    let found = service.get("/v1/find?text=a").await.ok();
     assert_eq!(texts(&found["keys"], &["key", "queue", "state"]), [["a", "stock", "-"]]);
-    let found = service.get("/v1/find?q=PRICE").await.ok();
+    let found = service.get("/v1/find?text=PRICE").await.ok();
     assert_eq!(found["queues"], json!(["prices"]));
     assert_eq!(texts(&found["sources"], &["source", "queue"]), [["erp-prices", "prices"]]);
     assert_eq!(found["sources"][0]["keys"], 3);
-    let found = service.get("/v1/find?q=worker-1").await.ok();
+    let found = service.get("/v1/find?text=worker-1").await.ok();
     assert_eq!(texts(&found["workers"], &["worker", "queue"]), [["stock-worker-1", "stock"]]);
     // A reply is bounded, and says that there is more.
     let many: Vec<Value> = (0..30).map(|number| json!({"key": format!("many-{number:02}")})).collect();
     post(&service, "prices/add", json!(many)).await;
-    let found = service.get("/v1/find?q=many-").await.ok();
+    let found = service.get("/v1/find?text=many-").await.ok();
     assert_eq!(found["keys"].as_array().map(Vec::len), Some(20));
     assert_eq!((&found["keys"][19]["key"], &found["has_more"]), (&json!("many-19"), &json!(true)));
-    for wrong in ["/v1/find", "/v1/find?q=", &format!("/v1/find?q={}", "x".repeat(1_025))] {
+    for wrong in ["/v1/find", "/v1/find?text=", &format!("/v1/find?text={}", "x".repeat(1_025))] {
         service.get(wrong).await.problem("invalid-parameter");
     }
 }
@@ -125,16 +125,16 @@ async fn a_token_finds_what_it_may_read() {
         client.call_as("boss", "POST", &path, &json!({})).await.ok();
     }
     for (caller, queues) in [("some", 1), ("boss", 2)] {
-        let found = client.call_as(caller, "GET", "/v1/find?q=sku", &Value::Null).await.ok();
+        let found = client.call_as(caller, "GET", "/v1/find?text=sku", &Value::Null).await.ok();
         assert_eq!(found["keys"].as_array().map(Vec::len), Some(queues), "{caller}");
-        let found = client.call_as(caller, "GET", "/v1/find?q=e", &Value::Null).await.ok();
+        let found = client.call_as(caller, "GET", "/v1/find?text=e", &Value::Null).await.ok();
         for kind in ["queues", "sources", "workers"] {
             assert_eq!(found[kind].as_array().map(Vec::len), Some(queues), "{caller} {kind}");
         }
         let list = client.call_as(caller, "GET", "/v1/workers", &Value::Null).await.ok();
         assert_eq!(list["workers"].as_array().map(Vec::len), Some(queues), "{caller}");
     }
-    for path in ["/v1/find?q=sku", "/v1/workers"] {
+    for path in ["/v1/find?text=sku", "/v1/workers"] {
         client.call_as("none", "GET", path, &Value::Null).await.problem("forbidden");
     }
 }
