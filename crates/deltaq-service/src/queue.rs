@@ -77,10 +77,9 @@ pub struct Handle {
     pub(super) leftovers: Arc<Leftovers>,
     /// Wakes the callers that [wait](Self::wait_until) for a state of the queue when the state may have been reached.
     ///
-    /// Other wake-ups are separate. The queue's task (`leftovers`), the task of its feeds and the task of a follower
-    /// are each woken alone, and a wake-up that arrives while a task works takes effect afterwards. Readers of a feed
-    /// are woken one view at a time, and waiting pops one at a time. A long command is woken only by the end of
-    /// another long command, because it runs a step at each wake-up.
+    /// Other wake-ups are separate. The queue's task (`leftovers`), the task of its feeds and the task of a follower are each woken alone, and a
+    /// wake-up that arrives while a task works takes effect afterwards. Readers of a feed are woken one view at a time, and waiting pops one at
+    /// a time. A long command is woken only by the end of another long command, because it runs a step at each wake-up.
     reached: Notify,
     /// Wakes long commands that wait for another long command to end.
     pub(super) long_command_ended: Notify,

@@ -531,13 +531,10 @@ mod tests {
 
     /// A row with the events from `first` to `last`.
     fn row(first: u64, last: u64) -> JournalRow {
-        let event = |rv| Event {
-            rv: Rv::new(rv),
-            at: Time::from_micros(rv),
-            kind: EventKind::Paused,
-            views: ViewChanges::default(),
-            sequence: None,
-            by: None,
+        let (kind, views) = (EventKind::Paused, ViewChanges::default());
+        let event = |rv| {
+            let (rv, at, kind) = (Rv::new(rv), Time::from_micros(rv), kind.clone());
+            Event { rv, at, kind, views, sequence: None, by: None }
         };
         let events: Vec<Event> = (first..=last).map(event).collect();
         journal_rows(QueueId(1), Epoch(1), Rv::new(first - 1), &events, false).remove(0)

@@ -145,10 +145,13 @@ fn selection(names: &[&str]) -> String {
 
 /// Replaces the schema of a page's entries, which utoipa inlines, with a reference to the named schema.
 fn name_entries(schemas: &mut Map<String, Value>) {
-    let pages: Vec<_> =
-        schemas.keys().filter_map(|name| name.strip_prefix("Page_")).map(str::to_owned).collect();
-    for entry in pages {
-        if let Some(page) = schemas.get_mut(&format!("Page_{entry}"))
+    let entry_of = |name: &str| {
+        let page = ["Page_", "PageOfQueues_"].into_iter().find_map(|page| name.strip_prefix(page));
+        page.map(|entry| (name.to_owned(), entry.to_owned()))
+    };
+    let pages: Vec<_> = schemas.keys().filter_map(|name| entry_of(name)).collect();
+    for (page, entry) in pages {
+        if let Some(page) = schemas.get_mut(&page)
             && let Some(items) = page.pointer_mut("/properties/items/items")
         {
             *items = reference(&entry);

@@ -112,7 +112,7 @@ impl Selected {
         for row in rows {
             let before = match self.objects.remove(&row.key) {
                 Some(object) => Before::Shown(object),
-                None => former.remove(&row.key).map_or(Before::Unselected, Before::Former),
+                None => former.remove(&row.key).map_or(Before::Unselected, Before::Past),
             };
             let after = row.object.as_ref().filter(|_| row.kind != RowKind::Deleted);
             let after = after.filter(|object| selectors.include_object(object.as_str()));
@@ -125,13 +125,11 @@ impl Selected {
             let (change, left) = match (before, after) {
                 (Before::Unselected, None) => continue,
                 (Before::Unselected, Some(_)) => (Change::Entered, None),
-                (Before::Former(former), Some(_)) if !former.was_wanted => (Change::Entered, None),
-                (Before::Shown(_) | Before::Former(_), Some(_)) => (Change::Stayed, None),
+                (Before::Past(former), Some(_)) if !former.was_wanted => (Change::Entered, None),
+                (Before::Shown(_) | Before::Past(_), Some(_)) => (Change::Stayed, None),
                 (Before::Shown(object), None) => (Change::Left, Some(object)),
                 // The versions of a watch do not go back, so that a client can go on from each of them.
-                (Before::Former(former), None) => {
-                    (Change::Passed(former.rv.max(reached)), Some(former.object))
-                }
+                (Before::Past(former), None) => (Change::Passed(former.rv.max(reached)), Some(former.object)),
             };
             changes.push((*row, change));
             self.left.extend(left);
@@ -200,7 +198,7 @@ enum Before {
     /// An object that it was shown.
     Shown(Object),
     /// An object that was selected when the watch went on, or since.
-    Former(FormerObject),
+    Past(FormerObject),
 }
 
 /// What a row does to the selection.
