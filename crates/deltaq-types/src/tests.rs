@@ -46,7 +46,7 @@ fn replies_survive_a_round_trip() {
         r#"{"items":[{"key":"k","source":null,"resource_version":1,"object":{}}],"continue":null,"resource_version":3}"#,
     );
     same::<Page<EventDocument>>(
-        r#"{"items":[{"resource_version":1,"at":"2026-11-21T04:20:03.491Z","event":"settled","lease_id":"a-1","outcome":"returned","parked":true,"error":null,"due_at":null},{"resource_version":2,"at":"2026-11-21T04:20:03.491Z","event":"removed"}],"continue":null,"resource_version":3}"#,
+        r#"{"items":[{"resource_version":1,"at":"2026-11-21T04:20:03.491Z","event":"settled","by":null,"lease_id":"a-1","outcome":"returned","parked":true,"error":null,"due_at":null},{"resource_version":2,"at":"2026-11-21T04:20:03.491Z","event":"removed","by":null}],"continue":null,"resource_version":3}"#,
     );
     same::<Page<WatchRow>>(
         r#"{"items":[{"type":"Added","key":"k","resource_version":1,"object":{},"source":null},{"type":"Deleted","key":"k","resource_version":2,"final_state_unknown":true,"object":null,"source":"s"},{"type":"Bookmark","resource_version":2,"initial_events_end":false}],"continue":null,"resource_version":3}"#,

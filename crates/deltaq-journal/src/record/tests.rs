@@ -107,7 +107,7 @@ fn types(events: &[Event]) -> BTreeSet<String> {
 #[test]
 fn the_samples_hold_every_event() {
     let all = all_types();
-    assert_eq!(all.len(), 38, "{all:?}");
+    assert_eq!(all.len(), 40, "{all:?}");
     assert_eq!(types(&samples::events(10, samples::kinds())), all);
 }
 
