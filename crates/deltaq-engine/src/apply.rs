@@ -12,6 +12,7 @@ mod misfit;
 mod order;
 mod remembered;
 mod settle;
+mod sources;
 
 use std::num::NonZero;
 use std::time::Duration;
@@ -189,19 +190,13 @@ impl State {
         match kind {
             EventKind::Appended(Appended { origin: Origin::Call, provenance, .. }) => {
                 self.initial = self.initial.called();
-                if let Some(source) = provenance.source() {
-                    self.sources.called(source, at);
-                }
+                self.note_caller(provenance, at);
             }
             EventKind::Queued(Queued { rate_limited, .. }) => {
                 self.initial = self.initial.called();
                 self.take_from_bucket(*rate_limited, at);
             }
-            EventKind::Refreshed { provenance, .. } => {
-                if let Some(source) = provenance.source() {
-                    self.sources.called(source, at);
-                }
-            }
+            EventKind::Refreshed { provenance, .. } => self.note_caller(provenance, at),
             EventKind::Failed { .. } => self.take_from_bucket(true, at),
             EventKind::Settled { token, ending, .. } => {
                 if let Some(outcome) = ending.outcome() {
@@ -237,15 +232,9 @@ impl State {
             EventKind::ReplaceStarted { source, first } => self.begin_replace(source.as_ref(), *first, at),
             EventKind::ReplaceEnded(ended) => self.apply_replace_ended(ended, at)?,
             EventKind::Followed { position } => self.apply_followed(*position),
-            EventKind::Renumbered { source, sequence } => self.sources.renumber(source, *sequence),
-            EventKind::SourcesReached { contacts } => {
-                for contact in contacts {
-                    self.sources.reached(&contact.source, contact.at);
-                }
-            }
-            EventKind::SourceConfigured { source, stale_after } => {
-                self.sources.configure(source, *stale_after);
-            }
+            EventKind::Renumbered { .. }
+            | EventKind::SourcesReached { .. }
+            | EventKind::SourceConfigured { .. } => self.apply_to_sources(kind),
             EventKind::Appended(_)
             | EventKind::Dropped { .. }
             | EventKind::Recovered { .. }

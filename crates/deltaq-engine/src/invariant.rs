@@ -158,11 +158,9 @@ impl Queue {
             schedule_state.failure_expiry().is_some() || entry.is_held(),
             "has no failure expiry and is not in use",
         )?;
-        rule(schedule_state.place != Place::Parked || !schedule_state.waits(), "is parked and waits")?;
-        rule(
-            schedule_state.parked().is_none() || schedule_state.place == Place::Parked,
-            "is not parked and has the event that parked it",
-        )?;
+        let is_parked = schedule_state.place == Place::Parked;
+        rule(!is_parked || !schedule_state.waits(), "is parked and waits")?;
+        rule(is_parked || schedule_state.parked().is_none(), "is not parked and has what parked it")?;
         check_turn(rules, entry)?;
         rule(schedule_state.keeps_window(), "has a window that is not where it must wait")?;
         rule(schedule_state.window().is_none() || !rules.keeps_every_delta, "has a window in mode events")?;

@@ -48,7 +48,7 @@ impl Heartbeat {
     /// The heartbeat of any source.
     #[cfg(test)]
     pub(super) fn of_test() -> Self {
-        Self::new("s", "files", Duration::from_secs(60), Clock::system())
+        Self::new("s", "files", Duration::from_mins(1), Clock::system())
     }
 
     /// Notes that the queue is in step.

@@ -215,11 +215,13 @@ pub struct SourceChange {
 }
 
 /// Reads a whole number or null, where absence has another meaning than null.
+#[expect(clippy::option_option, reason = "null and an absent member mean different things")]
 fn given_whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<u64>>, D::Error> {
     strict::whole(deserializer).map(Some)
 }
 
 /// Reads a threshold or null.
+#[expect(clippy::option_option, reason = "null and an absent member mean different things")]
 fn given_span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<DurationText>>, D::Error> {
     range::optional_span::<STALE_AFTER_US_MIN, STALE_AFTER_US_MAX, D>(deserializer).map(Some)
 }

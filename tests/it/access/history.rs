@@ -58,20 +58,20 @@ async fn a_lease_is_by_the_token_of_the_pop_that_waited() {
     let service = service(&folder).await;
     call(&service, "erp", "/add", &json!({"key": "a"})).await;
     let popped = call(&service, "early", "/pop", &Value::Null).await;
-    let mut waiting = service.client().await;
-    let pop = tokio::spawn(async move {
-        waiting.call_as("late", "POST", "/v1/queues/prices/pop?wait=50s", &Value::Null).await.ok()
-    });
-    let status =
-        || async { service.client().await.call_as("root", "GET", "/v1/queues/prices", &Value::Null).await };
-    while status().await.ok()["status"]["waiters"] != 1 {
-        tokio::task::yield_now().await;
-    }
-    // A settle and pop in one call: what it makes ready goes to the pop that waits.
-    let id = &popped["items"][0]["lease"]["id"];
-    let settle = json!({"settle": [{"lease_id": id, "as": "release"}]});
-    call(&service, "early", "/pop", &settle).await;
-    pop.await.expect("an answer");
+    let pop = call(&service, "late", "/pop?wait=50s", &Value::Null);
+    let settle = async {
+        let status = || async {
+            service.client().await.call_as("root", "GET", "/v1/queues/prices", &Value::Null).await
+        };
+        while status().await.ok()["status"]["waiters"] != 1 {
+            tokio::task::yield_now().await;
+        }
+        // A settle and pop in one call: what it makes ready goes to the pop that waits.
+        let id = &popped["items"][0]["lease"]["id"];
+        let settle = json!({"settle": [{"lease_id": id, "as": "release"}]});
+        call(&service, "early", "/pop", &settle).await
+    };
+    tokio::join!(pop, settle);
     let expected = [("appended", "erp"), ("leased", "early"), ("settled", "early"), ("leased", "late")];
     assert_eq!(history(&service, "a").await, events(&expected));
 }

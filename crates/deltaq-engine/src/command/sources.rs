@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::event::{EventKind, SourceContact};
 use crate::id::Source;
 use crate::queue::Queue;
-use crate::snapshot::StaleAfter;
+use crate::snapshot::{SourceHistory, StaleAfter};
 use crate::sources::SourceState;
 use crate::time::Time;
 
@@ -14,7 +14,7 @@ impl Queue {
     pub fn reach_sources(&mut self, now: Time, contacts: impl IntoIterator<Item = (Source, Time)>) {
         let now = self.advance(now);
         let sources = &self.state().sources;
-        let known = |source: &Source| sources.history_of(source).and_then(|history| history.contact());
+        let known = |source: &Source| sources.history_of(source).and_then(SourceHistory::contact);
         let contacts = contacts.into_iter().filter(|(source, at)| known(source) < Some(*at));
         let contacts: Vec<_> = contacts.map(|(source, at)| SourceContact { source, at }).collect();
         if !contacts.is_empty() {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq_engine::id::Source;
-use deltaq_engine::snapshot::SourceHistory;
 use deltaq_engine::sources::SourceState;
 use deltaq_engine::time::Time;
 use deltaq_types::ReflectorReport;
@@ -40,8 +39,7 @@ pub struct SourceSettings {
 impl Handle {
     fn status_of(&self, locked: &Locked, state: SourceState, now: Time) -> SourceStatus {
         let contact = locked.contact(&state.source);
-        let stale = |history: &SourceHistory| history.is_stale(contact, now);
-        let is_stale = state.history.as_ref().and_then(stale);
+        let is_stale = state.history.as_ref().and_then(|history| history.is_stale(contact, now));
         let report = self.source_reports.of(&state.source, now);
         SourceStatus { state, contact, is_stale, report }
     }
@@ -65,8 +63,8 @@ impl Handle {
                 states.entry(source.clone()).or_insert_with(new);
             }
             let has_more = states.len() > limit;
-            let status = |state| self.status_of(locked, state, moment.now);
-            let entries: Vec<_> = states.into_values().take(limit).map(status).collect();
+            let listed = states.into_values().take(limit);
+            let entries: Vec<_> = listed.map(|state| self.status_of(locked, state, moment.now)).collect();
             let next = entries.last().filter(|_| has_more).map(|last| last.state.source.clone());
             ListPage { entries, next, resource_version: queue.resource_version(), moment }
         })

@@ -10,6 +10,7 @@ use std::time::Duration;
 use deltaq_engine::command::Call;
 use deltaq_engine::id::{Sequence, Source};
 use deltaq_engine::limits::SOURCES_MAX;
+use deltaq_engine::snapshot::SourceHistory;
 use deltaq_engine::time::Time;
 
 use super::{Handle, Locked};
@@ -48,7 +49,7 @@ impl Contacts {
 impl Locked {
     /// The last contact with a source.
     pub(crate) fn contact(&self, source: &Source) -> Option<Time> {
-        let durable = self.queue.source_history(source).and_then(|history| history.contact());
+        let durable = self.queue.source_history(source).and_then(SourceHistory::contact);
         durable.max(self.contacts.of(source))
     }
 
@@ -67,8 +68,7 @@ impl Handle {
         let known = state.queue.source_history(source);
         if known.is_none_or(|history| history.contact().is_none()) {
             state.queue.reach_sources(now, [(source.clone(), now)]);
-        } else if known.and_then(|history| history.contact()) < Some(now) && state.contacts.note(source, now)
-        {
+        } else if known.and_then(SourceHistory::contact) < Some(now) && state.contacts.note(source, now) {
             self.leftovers.wake();
         }
     }

@@ -8,7 +8,7 @@ use std::ops::Bound;
 use std::time::Duration;
 
 use deltaq_engine::time::Time;
-use deltaq_types::{HEARTBEAT_SECS, ReflectorReport, ReflectorState};
+use deltaq_types::{HEARTBEAT_SECS, ReflectorReport, ReflectorState, Timestamp};
 use parking_lot::Mutex;
 
 /// Maximum number of remembered reflectors of a queue. The one whose heartbeat is the oldest is dropped.
@@ -82,7 +82,7 @@ impl Reflectors {
     pub(crate) fn sources(&self, now: Time) -> Vec<ReflectedSource> {
         let mut sources: Vec<ReflectedSource> = Vec::new();
         for ReflectorStatus { report, state, .. } in self.after(None, REFLECTORS_MAX, now) {
-            let last_success_us = report.last_success_at.map(|at| at.as_micros());
+            let last_success_us = report.last_success_at.map(Timestamp::as_micros);
             match sources.last_mut().filter(|last| last.source == report.source) {
                 Some(last) => {
                     last.last_success_us = last.last_success_us.max(last_success_us);
@@ -124,7 +124,7 @@ mod tests {
             instance: instance.to_owned(),
             version: "1".to_owned(),
             kind: "rest".to_owned(),
-            interval: Duration::from_secs(60).into(),
+            interval: Duration::from_mins(1).into(),
             last_success_at: None,
             failing,
             last_error: None,
