@@ -127,6 +127,8 @@ impl Handle {
         drop_in_background(std::mem::replace(&mut state.queue, loaded.queue));
         state.queue.set_committed(loaded.last_rv);
         state.commits.forget();
+        // The changes behind it are lost. A follower would look for them in vain, and take the history for lost.
+        state.last_change = state.last_change.min(loaded.last_rv);
         state.generation += 1;
         state.is_shown = true;
         state.lease_waits.wake_all();
