@@ -80,7 +80,17 @@ def holds_acknowledged_key(name, body):
 
 def selects(fields):
     """How many of the ways to select keys a body has."""
-    return sum([fields.get("all") is True, "error" in fields and fields["error"] is not None, "keys" in fields])
+    return sum([fields.get("all") is True, "error" in fields and fields["error"] is not None, "keys" in fields, fields.get("filter") is not None])
+
+
+def is_empty(selection):
+    """Whether a filter has no member, so that the call is refused."""
+    return isinstance(selection, dict) and all(value is None for value in selection.values())
+
+
+def is_early(body):
+    """Whether an instant of a heartbeat is before 1970."""
+    return any(isinstance(value, str) and name.endswith("_at") and value < "1970" for name, value in body.items())
 
 
 def has_empty_text(value):
@@ -201,7 +211,14 @@ def filter_case(context, case):
     if "/hook/deliveries/" in case.operation.path and isinstance(body, dict):
         return (fields.get("numbers") is not None) != (fields.get("all") is True)
     if name in ("promote", "redrive", "discard") and isinstance(body, dict):
-        return selects(fields) == 1
+        return selects(fields) == 1 and not is_empty(fields.get("filter"))
+    if name == "{source}" and case.method.upper() == "PATCH" and isinstance(body, dict):
+        return fields != {}
+    if name == "reflectors" and case.method.upper() == "POST":
+        return not is_early(fields)
+    # The end of a series may be before its beginning.
+    if name == "series" and "since" in query and "until" in query:
+        return False
     if name in ("pop", "settle"):
         return not settles_contradict(fields.get("settle"))
     if name in ("ack", "done", "release", "nack", "reject", "extend"):

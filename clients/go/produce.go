@@ -364,6 +364,20 @@ func (q *Queue) ReportSource(ctx context.Context, source, problem string) error 
 	return err
 }
 
+// SeenSource reports that the source was reached and has no change, so that it does not count as silent.
+func (q *Queue) SeenSource(ctx context.Context, source string) error {
+	name, err := segment(source)
+	if err != nil {
+		return err
+	}
+	call, err := q.call(http.MethodPost, "/sources/"+name+"/seen")
+	if err != nil {
+		return err
+	}
+	_, err = q.client.do(ctx, call)
+	return err
+}
+
 // RenumberSource sets the last sequence number of a source. Nil forgets it: the next call of the source is applied whatever its number is.
 func (q *Queue) RenumberSource(ctx context.Context, source string, sequence *int64) (*Source, error) {
 	name, err := segment(source)

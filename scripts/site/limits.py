@@ -81,6 +81,10 @@ ROWS: dict[str, list[int]] = {
     "an object:": queue("max_object_bytes"),
     "an NDJSON line without its object:": engine("ENVELOPE_BYTES_MAX"),
     "the schema of a queue:": admission("SCHEMA_BYTES_MAX", "DEFAULTS_BYTES_MAX", "PRUNE_POINTERS_MAX"),
+    "series of all queues:": [
+        constant("crates/deltaq-service/src/series/kept.rs", "KEPT_HOURS") * 3600,
+        constant("crates/deltaq-service/src/memory.rs", "SERIES_BYTES_MAX"),
+    ],
     "indexes of a queue:": engine("INDEXES_MAX", "INDEX_NAME_BYTES_MAX"),
     "a value in an index:": engine("INDEX_VALUE_BYTES_MAX", "INDEX_ARRAY_MAX"),
     "subschemas of a schema:": admission("SUBSCHEMAS_MAX", "IN_PLACE_EVALUATIONS_MAX", "IN_PLACE_DEPTH_MAX"),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::event::EventKind;
 use super::schedule::{Place, ScheduleState};
 
 /// The numbers of failures of the keys that may fail again.
@@ -14,6 +15,15 @@ pub(super) struct Failing {
 /// The failures of a key that counts; 0 for any other key.
 pub(super) fn failures_of(state: &ScheduleState) -> u32 {
     if matches!(state.place, Place::Parked) || state.failure_expiry().is_some() { 0 } else { state.failures }
+}
+
+/// Whether the event may make a key fail that has not failed before.
+pub(super) fn may_fail(kind: &EventKind) -> bool {
+    match kind {
+        EventKind::Settled { ending, .. } => ending.failure().is_some(),
+        EventKind::Queued(queued) => queued.rate_limited,
+        kind => matches!(kind, EventKind::Failed { .. }),
+    }
 }
 
 impl Failing {

@@ -10,7 +10,7 @@ use super::{Timestamp, strict};
 /// How often a reflector sends a heartbeat, in seconds. It is silent after three times this time.
 pub const HEARTBEAT_SECS: u64 = 20;
 
-/// A heartbeat of a reflector. Its instants are by its own clock.
+/// A heartbeat of a reflector. Its instants are by its own clock, and not before 1970.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReflectorReport {
@@ -34,6 +34,7 @@ pub struct ReflectorReport {
     pub last_success_at: Option<Timestamp>,
     /// Whether the last attempt has failed.
     #[serde(default, deserialize_with = "strict::flag")]
+    #[schema(value_type = Option<bool>)]
     pub failing: bool,
     /// The last failure, even if an attempt has succeeded since; null without one.
     #[serde(default, deserialize_with = "strict::optional_text")]
@@ -47,6 +48,7 @@ pub struct ReflectorReport {
     pub next_list_at: Option<Timestamp>,
     /// Whether the reflector has stopped on purpose: it is forgotten.
     #[serde(default, deserialize_with = "strict::flag")]
+    #[schema(value_type = Option<bool>)]
     pub stopped: bool,
 }
 

@@ -62,6 +62,13 @@ impl Params {
         self.given.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
     }
 
+    /// The name of the queue that a list over all queues is asked for.
+    pub(in crate::http) fn queue(&self) -> Result<Option<&str>, Problem> {
+        let value = self.text("queue");
+        value.map(named).transpose()?;
+        Ok(value)
+    }
+
     /// The name of a source, worker or pop: 1 to 256 bytes without control characters.
     pub(in crate::http) fn name(&self, name: &str) -> Result<Option<&str>, Problem> {
         let value = self.text(name);
@@ -253,9 +260,13 @@ pub(in crate::http) fn queue_name(found: Option<&Name>, path: &str) -> Result<Na
     }
     let encoded = path.strip_prefix("/v1/queues/").unwrap_or_default();
     let encoded = encoded.split('/').next().unwrap_or_default();
-    let decoded = percent_decode_str(encoded).decode_utf8_lossy();
-    Name::new(&decoded).map_err(|error| {
-        let problem = wrong("queue", &format!("{}: {error}", Excerpt(&decoded)));
+    named(&percent_decode_str(encoded).decode_utf8_lossy())
+}
+
+/// A name of a queue.
+fn named(text: &str) -> Result<Name, Problem> {
+    Name::new(text).map_err(|error| {
+        let problem = wrong("queue", &format!("{}: {error}", Excerpt(text)));
         match error.limit() {
             Some(limit) => problem.with("limit", limit),
             None => problem,

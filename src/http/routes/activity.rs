@@ -44,10 +44,14 @@ pub(in crate::http) async fn activity(
 ) -> Result<Json<ActivityPage>, Problem> {
     let limit = params.count("limit", 1..=PAGE_MAX)?.unwrap_or(PAGE_DEFAULT);
     let rows = usize::try_from(limit).unwrap_or(usize::MAX);
-    let text = |name: &str| params.text(name).map(str::to_owned);
-    let after = text("continue");
+    let after = params.text("continue").map(str::to_owned);
     let before = after.as_deref().map(position_of).transpose()?;
-    let wanted = Wanted { queue: text("queue"), by: text("by"), operation: text("operation"), before };
+    let wanted = Wanted {
+        queue: params.queue()?.map(str::to_owned),
+        by: params.name("by")?.map(str::to_owned),
+        operation: params.name("operation")?.map(str::to_owned),
+        before,
+    };
     let path = wanted.path(limit, after.as_deref());
     let own = || async { own_page(&context, &wanted, rows) };
     let (own, others) = gather::<_, ActivityPage, _>(&context, &path, own).await?;

@@ -1,7 +1,5 @@
 //! Reads over all queues that the caller may read: their workers, and what a text is found in.
 
-use deltaq_engine::excerpt::Excerpt;
-use deltaq_engine::limits::KEY_BYTES_MAX;
 use deltaq_types::{Found, WorkerList};
 
 use crate::http::cluster::everywhere;
@@ -42,18 +40,11 @@ pub(in crate::http) async fn workers(
 pub(in crate::http) async fn find(
     ReadCall { params, context, .. }: ReadCall,
 ) -> Result<Json<Found>, Problem> {
-    let text = params.text("text").unwrap_or_default();
-    if text.is_empty() {
-        return Err(wrong(
+    let text = params.key("text")?.ok_or_else(|| {
+        wrong(
             "text",
             "it is empty; it takes the start of a key, or a part of the name of a queue, source or worker",
-        ));
-    }
-    if text.len() > KEY_BYTES_MAX {
-        return Err(wrong(
-            "text",
-            &format!("{} has {} bytes, at most {KEY_BYTES_MAX}", Excerpt(text), text.len()),
-        ));
-    }
-    Ok(Json(everywhere::find(&context, text).await?))
+        )
+    })?;
+    Ok(Json(everywhere::find(&context, text.as_str()).await?))
 }

@@ -29,7 +29,7 @@ async fn list<T: Entry + 'static>(call: ReadCall, filter: Filter) -> Result<Resp
     let ReadCall { params, headers, context, .. } = call;
     let streams = wants_lines(&headers)?;
     let limit = params.count("limit", 1..=PAGE_MAX)?.filter(|_| !streams).unwrap_or(PAGE_DEFAULT);
-    let filter = Filter { queue: params.text("queue").map(str::to_owned), ..filter };
+    let filter = Filter { queue: params.queue()?.map(str::to_owned), ..filter };
     let after = params.text("continue").map(str::to_owned);
     let read = context.clone();
     reply(context, streams, after, move |after| page::<T>(read.clone(), filter.clone(), after, limit)).await

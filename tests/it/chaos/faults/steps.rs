@@ -93,7 +93,8 @@ fn plain(value: &mut Value) {
     match value {
         Value::Object(members) => {
             members.retain(|name, _| {
-                !["resource_version", "queued_at", "due_at", "lease", "token"].contains(&name.as_str())
+                !["resource_version", "queued_at", "due_at", "lease", "leased_at", "token"]
+                    .contains(&name.as_str())
             });
             members.values_mut().for_each(plain);
         }
