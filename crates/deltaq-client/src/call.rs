@@ -4,6 +4,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
+use deltaq_types::duration::DurationText;
 use futures_util::stream::{Stream, StreamExt as _, poll_fn};
 use http::Method;
 use reqwest::Url;
@@ -116,6 +117,11 @@ impl Call {
     pub fn query(mut self, name: &'static str, value: Option<impl ToString>) -> Self {
         self.query.extend(value.map(|value| (name, value.to_string())));
         self
+    }
+
+    /// Adds the range of a series.
+    pub(crate) fn series(self, since: Duration, step: Duration) -> Self {
+        self.query("since", Some(DurationText::from(since))).query("step", Some(DurationText::from(step)))
     }
 
     /// Adds an item to a query parameter that is a list, if `is_wanted`.

@@ -1,6 +1,8 @@
 //! The server as a whole.
 
-use deltaq_types::{Info, NodeList};
+use std::time::Duration;
+
+use deltaq_types::{ActivityPage, Found, Info, NodeList, SeriesDocument, WorkerList};
 use http::Method;
 use serde_json::Value;
 
@@ -23,6 +25,38 @@ impl Client {
     /// The call failed.
     pub async fn nodes(&self) -> Result<NodeList, Error> {
         self.request(Call::new(Method::GET, ["v1", "nodes"])).await
+    }
+
+    /// The workers of all queues that the token may read, those with slow leases first.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn workers(&self) -> Result<WorkerList, Error> {
+        self.request(Call::new(Method::GET, ["v1", "workers"])).await
+    }
+
+    /// What a text is found in: the start of keys, or a part of the names of queues, sources and workers.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn find(&self, text: &str) -> Result<Found, Error> {
+        self.request(Call::new(Method::GET, ["v1", "find"]).query("text", Some(text))).await
+    }
+
+    /// The last calls of operators, newest first. `after` is the `next` of the page before.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn activity(&self, after: Option<&str>) -> Result<ActivityPage, Error> {
+        self.request(Call::new(Method::GET, ["v1", "activity"]).query("continue", after)).await
+    }
+
+    /// What happened to all queues that the token may read since so long ago, in points of this length.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn series(&self, since: Duration, step: Duration) -> Result<SeriesDocument, Error> {
+        self.request(Call::new(Method::GET, ["v1", "series"]).series(since, step)).await
     }
 
     /// Checks once whether the process serves requests.

@@ -25,6 +25,10 @@ pub struct ActivityPage {
     #[serde(rename = "continue")]
     #[schema(required = true)]
     pub next: Option<String>,
+    /// Always null, because each queue has its own numbers.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub resource_version: Option<u64>,
 }
 
 /// A call of an operator.

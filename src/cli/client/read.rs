@@ -366,7 +366,8 @@ impl Execute for Discard {
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
         if self.parked.which.are_unnamed() && !self.parked.dry_run {
-            let whose = self.parked.which.limits();
+            let whose = self.parked.which.limits().map(|limits| format!(" with {limits}"));
+            let whose = whose.unwrap_or_default();
             confirm(self.yes, &format!("drop all parked keys{whose} of queue {}", self.parked.queue))?;
         }
         self.parked.send(session, "discard_parked", "parked", "dropped").await
@@ -387,10 +388,9 @@ impl KeySelection {
         };
         session.output.change(&text, self.queue.as_str(), &line)?;
         if count.keys == 0 && !self.which.all {
-            let nothing = if self.which.are_unnamed() {
-                format!("no key{} is {state}", self.which.limits())
-            } else {
-                format!("none of the keys is {state}")
+            let nothing = match self.which.limits() {
+                Some(limits) => format!("no {state} key has {limits}"),
+                None => format!("none of the keys is {state}"),
             };
             return Err(Failure::Nothing(nothing));
         }
@@ -418,8 +418,8 @@ impl WhichKeys {
         KeysBody { filter: Some(filter), ..KeysBody::default() }
     }
 
-    /// What the keys have in common, for a sentence.
-    fn limits(&self) -> String {
+    /// What the keys have in common, for a sentence; `None` if the command names them, or selects all.
+    fn limits(&self) -> Option<String> {
         let named = [
             ("the error", self.error.as_deref()),
             ("the prefix", self.prefix.as_deref()),
@@ -428,8 +428,9 @@ impl WhichKeys {
         ];
         let named = named.into_iter().filter_map(|(name, text)| Some(format!("{name} {:?}", text?)));
         let age = self.older_than.as_ref().map(|age| format!("a change older than {age}"));
-        let limits: Vec<String> = named.chain(age).collect();
-        if limits.is_empty() { String::new() } else { format!(" with {}", limits.join(" and ")) }
+        let until = self.until.map(|until| format!("waited since event {until}"));
+        let limits: Vec<String> = named.chain(age).chain(until).collect();
+        (!limits.is_empty()).then(|| limits.join(" and "))
     }
 }
 

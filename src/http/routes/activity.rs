@@ -87,7 +87,7 @@ fn shortened(mut items: Vec<ActivityEntry>, has_more: bool, rows: usize) -> Acti
     let last = items.last().filter(|_| has_more);
     let next =
         last.map(|last| cursor::encode_across(LIST, (&last.at.as_micros().to_string(), &last.request_id)));
-    ActivityPage { items, next }
+    ActivityPage { items, next, resource_version: None }
 }
 
 fn document(entry: Entry) -> ActivityEntry {

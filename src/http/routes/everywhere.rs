@@ -1,5 +1,6 @@
 //! Reads over all queues that the caller may read: their workers, and what a text is found in.
 
+use deltaq_engine::key::Key;
 use deltaq_types::{Found, WorkerList};
 
 use crate::http::cluster::everywhere;
@@ -40,7 +41,9 @@ pub(in crate::http) async fn workers(
 pub(in crate::http) async fn find(
     ReadCall { params, context, .. }: ReadCall,
 ) -> Result<Json<Found>, Problem> {
-    let text = params.key("text")?.ok_or_else(|| {
+    let text =
+        params.text("text").map(|text| Key::new(text).map_err(|error| wrong("text", &error.to_string())));
+    let text = text.transpose()?.ok_or_else(|| {
         wrong(
             "text",
             "it is empty; it takes the start of a key, or a part of the name of a queue, source or worker",

@@ -7,6 +7,7 @@ mod hooks;
 mod mistakes;
 mod options;
 mod secure;
+mod selecting;
 mod terminal;
 mod work;
 

@@ -170,6 +170,12 @@ async fn every_operation_has_a_typed_method() {
     client.queues().prefix("q").await.expect("a list");
     client.sources().queue("q").await.expect("a list");
     client.reflectors().await.expect("a list");
+    client.workers().await.expect("a list");
+    client.find("a").await.expect("matches");
+    client.activity(None).await.expect("a page");
+    let (hour, minute) = (Duration::from_hours(1), Duration::from_mins(1));
+    client.series(hour, minute).await.expect("the sums");
+    client.queue("q").series(hour, minute).await.expect("the series");
     client.queue("q").delete_queue().await.expect("the queue is deleted");
     client.info().await.expect("the server");
     assert!(client.nodes().await.expect("the nodes").nodes.is_empty());

@@ -1,8 +1,10 @@
 //! A queue as a whole: settings, status, delivery.
 
+use std::time::Duration;
+
 use deltaq_types::{
     PageOfQueues, PauseBody, PurgedDocument, PushTestDocument, QueueDocument, QueuePage, QueueSettings,
-    QueueSourceDocument, QueueStatus, ReflectorDocument, SettingsPlan,
+    QueueSourceDocument, QueueStatus, ReflectorDocument, SeriesDocument, SettingsPlan,
 };
 use http::Method;
 use serde::Serialize;
@@ -146,6 +148,14 @@ impl Queue {
     /// The call failed.
     pub async fn status(&self) -> Result<QueueStatus, Error> {
         self.client().request(self.call(Method::GET, ["status"])).await
+    }
+
+    /// What happened to the queue since so long ago, in points of this length.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn series(&self, since: Duration, step: Duration) -> Result<SeriesDocument, Error> {
+        self.client().request(self.call(Method::GET, ["series"]).series(since, step)).await
     }
 
     /// Deletes the queue with all its contents. The call is not repeated after a lost reply, because a new queue may have the

@@ -282,7 +282,7 @@ fn a_source_that_is_down_deletes_nothing() {
     assert!(reflecting.metric("deltaq_reflect_up", "") < 0.5);
     assert_eq!(
         (reflecting.get("/readyz").0, reflecting.get("/livez").0, reflecting.get("/nothing").0),
-        (200, 200, 404)
+        (503, 200, 404)
     );
     assert_eq!(drain(&server, "prices"), counts(&[("Replaced", 5)]));
     shop.set(|objects| objects[0]["price"] = json!(99));
