@@ -2,12 +2,16 @@
 
 use super::Server;
 
+fn object(key: &str) -> String {
+    format!(r#"{{"key":"{key}"}}"#)
+}
+
 #[test]
 fn keys_are_counted_first_and_then_changed_as_they_were_counted() {
     let server = Server::in_memory();
     server.run(&["queue", "create", "jobs", "mode=latest", "max_failures=1"]).ok();
     for key in ["eu-1", "eu-2", "us-1"] {
-        server.run(&["add", "jobs", "--key", key, "--source", "erp"]).ok();
+        server.run(&["add", "jobs", &object(key), "--source", "erp"]).ok();
         let lease = server.run(&["pop", "jobs", "-o", "name"]).ok();
         server.run(&["reject", "jobs", lease.trim(), "--error", "bad"]).ok();
     }
@@ -24,7 +28,7 @@ fn keys_are_counted_first_and_then_changed_as_they_were_counted() {
 #[test]
 fn a_discard_of_a_filter_asks_first_and_its_count_does_not() {
     let server = Server::in_memory();
-    server.run(&["add", "jobs", "--key", "eu-1", "--source", "erp"]).ok();
+    server.run(&["add", "jobs", &object("eu-1"), "--source", "erp"]).ok();
     let lease = server.run(&["pop", "jobs", "-o", "name"]).ok();
     server.run(&["reject", "jobs", lease.trim(), "--error", "bad"]).ok();
     let counted = server.run(&["discard", "jobs", "--prefix", "eu-", "--dry-run"]).ok();
@@ -42,7 +46,7 @@ fn a_discard_of_a_filter_asks_first_and_its_count_does_not() {
 fn delayed_keys_are_promoted_by_what_they_have_in_common() {
     let server = Server::in_memory();
     for key in ["eu-1", "us-1"] {
-        server.run(&["add", "later", "--key", key, "--source", "erp", "--delay", "1h"]).ok();
+        server.run(&["add", "later", &object(key), "--source", "erp", "--delay", "1h"]).ok();
     }
     let counted = server.run(&["promote", "later", "--prefix", "eu-", "--dry-run"]).ok();
     assert!(counted.starts_with("1 delayed key would be made ready; --until "), "{counted}");
