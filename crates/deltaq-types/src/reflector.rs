@@ -10,7 +10,7 @@ use super::{Timestamp, strict};
 /// How often a reflector sends a heartbeat, in seconds. It is silent after three times this time.
 pub const HEARTBEAT_SECS: u64 = 20;
 
-/// A heartbeat of a reflector. Its instants are by its own clock, and not before 1970.
+/// A heartbeat of a reflector. Its instants are by its own clock, in UTC with a `Z`, and not before 1970.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReflectorReport {

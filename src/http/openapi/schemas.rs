@@ -72,9 +72,9 @@ terms! { schemas;
     /// The body of a delivery, as the vendor sends it.
     Delivered = json!({ "type": "object" });
     /// An instant in RFC 3339, or a duration: so long ago.
-    Since = json!({ "type": "string", "examples": ["1h", "2026-09-01T12:00:00Z"] });
+    Since = json!({ "type": "string", "format": "instant-or-duration", "examples": ["1h", "2026-09-01T12:00:00Z"] });
     /// A duration of whole minutes.
-    Step = json!({ "type": "string", "examples": ["5m"] });
+    Step = json!({ "type": "string", "format": "duration-minutes", "examples": ["5m"] });
     /// True or false.
     Flag = json!({ "type": "boolean" });
     /// Maximum number of keys in one pop.
