@@ -23,7 +23,7 @@ use super::delta::{self, Delta, Deltas};
 use super::event::{
     Appended, Due, Event, EventKind, Leased, Origin, Queued, ReplaceCounts, ReplaceEnded, ViewChanges,
 };
-use super::failing::{failures_of, may_fail};
+use super::failing::failures_before;
 use super::follow::{FollowPhase, FollowPosition};
 use super::freshness::Changes;
 use super::id::{Rv, Slot, Source, Token};
@@ -132,9 +132,7 @@ impl State {
         let measured = Measured::of(&event.kind);
         let bytes = measured.bytes(entry);
         let (changes, owner) = (Changes::of(&entry.schedule_state), entry.owner().cloned());
-        // Few keys fail, and few events make a key fail.
-        let failures = (entry.schedule_state.failures > 0 || may_fail(&event.kind))
-            .then(|| failures_of(&entry.schedule_state));
+        let failures = failures_before(&entry.schedule_state, &event.kind);
         let before = View::ALL.map(|view| entry.version_in(view));
         let mut applied = match &event.kind {
             EventKind::Appended(appended) => self.apply_appended(slot, appended, id)?,
@@ -158,10 +156,7 @@ impl State {
             self.held_bytes = self.held_bytes + after - bytes;
         }
         applied.removed = self.drop_if_unused(slot, id)?;
-        if let Some(failures) = failures {
-            let after = self.table.at(slot).map_or(0, |entry| failures_of(&entry.schedule_state));
-            self.failing.change(failures, after);
-        }
+        self.track_failures(slot, failures);
         Ok(applied)
     }
 
