@@ -23,7 +23,7 @@ use super::delta::{self, Delta, Deltas};
 use super::event::{
     Appended, Due, Event, EventKind, Leased, Origin, Queued, ReplaceCounts, ReplaceEnded, ViewChanges,
 };
-use super::failing::failures_before;
+use super::failing::{failures_before, failures_of};
 use super::follow::{FollowPhase, FollowPosition};
 use super::freshness::Changes;
 use super::id::{Rv, Slot, Source, Token};
@@ -158,6 +158,14 @@ impl State {
         applied.removed = self.drop_if_unused(slot, id)?;
         self.track_failures(slot, failures);
         Ok(applied)
+    }
+
+    /// Records the failures of a key that had this many before an event.
+    fn track_failures(&mut self, slot: Slot, before: Option<u32>) {
+        if let Some(before) = before {
+            let after = self.table.at(slot).map_or(0, |entry| failures_of(&entry.schedule_state));
+            self.failing.change(before, after);
+        }
     }
 
     /// Updates the place of the event's key in the order of ready keys, and its versions in the views.

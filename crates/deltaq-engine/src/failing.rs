@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::event::EventKind;
-use super::id::Slot;
 use super::schedule::{Place, ScheduleState};
-use super::state::State;
 
 /// The numbers of failures of the keys that may fail again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,7 +17,8 @@ pub(super) fn failures_of(state: &ScheduleState) -> u32 {
     if matches!(state.place, Place::Parked) || state.failure_expiry().is_some() { 0 } else { state.failures }
 }
 
-/// The failures of a key that counts, before an event. `None` if the event can't change them: few keys fail, and few events make a key fail.
+/// The failures of a key that counts, before an event. `None` if the event can't change them: few keys fail, and few events
+/// make a key fail.
 pub(super) fn failures_before(state: &ScheduleState, kind: &EventKind) -> Option<u32> {
     (state.failures > 0 || may_fail(kind)).then(|| failures_of(state))
 }
@@ -30,16 +29,6 @@ fn may_fail(kind: &EventKind) -> bool {
         EventKind::Settled { ending, .. } => ending.failure().is_some(),
         EventKind::Queued(queued) => queued.rate_limited,
         kind => matches!(kind, EventKind::Failed { .. }),
-    }
-}
-
-impl State {
-    /// Records the failures of a key that had this many before an event.
-    pub(super) fn track_failures(&mut self, slot: Slot, before: Option<u32>) {
-        if let Some(before) = before {
-            let after = self.table.at(slot).map_or(0, |entry| failures_of(&entry.schedule_state));
-            self.failing.change(before, after);
-        }
     }
 }
 
