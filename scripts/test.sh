@@ -78,41 +78,51 @@ target=${CARGO_TARGET_DIR:-target}
 DELTAQ_BIN=$(realpath "$target/debug/deltaq")
 export DELTAQ_BIN
 
+# The steps of the lanes go on after a failure, so that one run shows all that is wrong.
+check() { # name, command
+    step "$@" || echo "$1" >> "$logs/failed"
+}
+
 compiling() {
-    step "clippy" cargo clippy --workspace --all-targets --locked -- -D warnings
+    check "clippy" cargo clippy --workspace --all-targets --locked -- -D warnings
     # With the examples, so that the dependencies have the features for which clippy has checked them.
-    step "docs" env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --lib --examples --document-private-items --locked
-    step "doctests" doctests
-    step "instructions" ./scripts/instructions.py
-    step "packages" ./scripts/rust-packages.sh
-    step "site" ./scripts/site.sh
-    step "advisories" advisories
+    check "docs" env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --lib --examples --document-private-items --locked
+    check "doctests" doctests
+    check "instructions" ./scripts/instructions.py
+    check "packages" ./scripts/rust-packages.sh
+    check "site" ./scripts/site.sh
+    check "advisories" advisories
 }
 
 serving() {
-    step "Python client" ./scripts/python-client.sh
-    step "TypeScript client" ./scripts/typescript-client.sh
-    step "Rust client" ./scripts/rust-client.sh
-    step "Go client" ./scripts/go-client.sh
-    step "program packages" ./scripts/program-packages.sh
-    step "API against its description" ./scripts/schemathesis.sh
-    step "generated clients" ./scripts/generated-client.sh
-    step "Debian package" ./scripts/debian-package.sh
-    step "deploy" python3 scripts/deploy_check.py "$DELTAQ_BIN"
-    step "image" image
+    check "Python client" ./scripts/python-client.sh
+    check "TypeScript client" ./scripts/typescript-client.sh
+    check "Rust client" ./scripts/rust-client.sh
+    check "Go client" ./scripts/go-client.sh
+    check "program packages" ./scripts/program-packages.sh
+    check "API against its description" ./scripts/schemathesis.sh
+    check "generated clients" ./scripts/generated-client.sh
+    check "Debian package" ./scripts/debian-package.sh
+    check "deploy" python3 scripts/deploy_check.py "$DELTAQ_BIN"
+    check "image" image
 }
 
-# The first lane that fails ends the others, with all that they have started.
+# A lane that is ended from outside takes with it all that it has started.
 set -m
 lanes=()
 stop_lanes() { for lane in "${lanes[@]}"; do kill -- "-$lane" 2> /dev/null || true; done; }
 trap stop_lanes EXIT
-for lane in "step tests tests" compiling serving; do
-    ( set +m; trap - EXIT; set -e; $lane ) &
+for lane in "check tests tests" compiling serving; do
+    ( set +m; trap - EXIT; $lane ) &
     lanes+=($!)
 done
-for _ in "${lanes[@]}"; do wait -n; done
+for lane in "${lanes[@]}"; do wait "$lane"; done
 trap - EXIT
+
+if [ -e "$logs/failed" ]; then
+    while read -r name; do echo "FAILED: $name" >&2; done < "$logs/failed"
+    exit 1
+fi
 
 # What the tests have counted is the last line that a reader looks for.
 grep -h '^ *Summary' "$logs/tests.log"
