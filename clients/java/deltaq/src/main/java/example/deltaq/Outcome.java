@@ -1,0 +1,61 @@
+package example.deltaq;
+
+import java.time.Duration;
+
+/** Says how the lease of a key ends, if its handler does not return. */
+public abstract class Outcome extends RuntimeException {
+    /** The longest delay of a key. Longer ones are cut to it, because the server would refuse the settles of other keys, too. */
+    static final Duration DELAY_MAX = Duration.ofDays(366);
+
+    Outcome(String message, Throwable cause) {
+        // The stack of a choice says nothing.
+        super(message, cause, false, false);
+    }
+
+    /** One of {@link SettleAs}. */
+    abstract String as();
+
+    abstract Settle settle(String leaseId);
+
+    static Duration bounded(Duration delay) {
+        return delay.isNegative() ? Duration.ZERO : Retry.atMost(delay, DELAY_MAX);
+    }
+
+    /** How the lease of a job ends after its handler has returned, which is null, or has thrown something. */
+    static Settle settle(Job job, Throwable thrown) {
+        String leaseId = job.lease().id();
+        if (thrown == null) {
+            return Settle.ack(leaseId);
+        }
+        Outcome chosen = in(thrown);
+        if (chosen instanceof Done && !job.deltas().isEmpty()) {
+            // Items of mode keys have no deltas. The server would refuse the settles of other keys in the same call, too.
+            return Settle.nack(leaseId).withError("Done is only for queues of mode keys, and this queue has another mode");
+        }
+        return chosen != null ? chosen.settle(leaseId) : Settle.nack(leaseId).withError(text(thrown));
+    }
+
+    /** The outcome that an exception is, or that is one of its causes; null if there is none. */
+    static Outcome in(Throwable thrown) {
+        Throwable next = thrown;
+        for (int depth = 0; next != null && depth < 100; depth++) {
+            if (next instanceof Outcome outcome) {
+                return outcome;
+            }
+            next = next.getCause();
+        }
+        return null;
+    }
+
+    /** The text of a failure, which an application may have made wrong. */
+    static String text(Throwable thrown) {
+        Throwable failure = Transport.unwrap(thrown);
+        String text;
+        try {
+            text = failure.toString();
+        } catch (RuntimeException e) {
+            text = failure.getClass().getName();
+        }
+        return Failures.bounded(text);
+    }
+}

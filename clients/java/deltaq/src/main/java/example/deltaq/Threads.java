@@ -1,0 +1,28 @@
+package example.deltaq;
+
+import java.lang.reflect.InvocationTargetException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.atomic.AtomicInteger;
+
+/** Threads of workers and informers: virtual ones where there are, since Java 21. */
+final class Threads {
+    private static final AtomicInteger COUNT = new AtomicInteger();
+
+    private Threads() {}
+
+    /** An executor that runs each task in a thread of its own. */
+    static ExecutorService perTask() {
+        try {
+            return (ExecutorService) Executors.class.getMethod("newVirtualThreadPerTaskExecutor").invoke(null);
+        } catch (NoSuchMethodException | IllegalAccessException | InvocationTargetException e) {
+            return Executors.newCachedThreadPool(Threads::daemon);
+        }
+    }
+
+    static Thread daemon(Runnable task) {
+        Thread thread = new Thread(task, "deltaq-" + COUNT.incrementAndGet());
+        thread.setDaemon(true);
+        return thread;
+    }
+}

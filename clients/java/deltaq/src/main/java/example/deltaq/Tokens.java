@@ -1,0 +1,61 @@
+package example.deltaq;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+
+/** The token of the calls. */
+final class Tokens {
+    private final TokenSource source;
+    private final Path file;
+    private volatile String text;
+
+    Tokens(ClientOptions options) {
+        source = options.tokenSource;
+        file = options.tokenFile;
+        text = options.token == null ? "" : options.token.strip();
+        int given = (source == null ? 0 : 1) + (file == null ? 0 : 1) + (options.token == null ? 0 : 1);
+        if (given > 1) {
+            throw new IllegalArgumentException("a client has only one of token, tokenFile and tokenSource");
+        }
+        if (file != null) {
+            try {
+                text = Files.readString(file).strip();
+            } catch (IOException e) {
+                throw new IllegalArgumentException("the token: " + file + " can't be read", e);
+            }
+        }
+    }
+
+    String get() {
+        if (source == null) {
+            return text;
+        }
+        try {
+            String token = source.token();
+            return token == null ? "" : token.strip();
+        } catch (InterruptedException e) {
+            throw Scope.interrupted(e);
+        } catch (Exception e) {
+            throw new TokenException(e);
+        }
+    }
+
+    /** The present token if it is another one than the server has refused, else null. */
+    String replacing(String refused) {
+        if (file != null) {
+            try {
+                String read = Files.readString(file).strip();
+                text = read.isEmpty() ? text : read;
+            } catch (IOException e) {
+                // The file may be absent for a moment while it is replaced.
+            }
+        }
+        try {
+            String token = get();
+            return token.equals(refused) ? null : token;
+        } catch (TokenException e) {
+            return null;
+        }
+    }
+}

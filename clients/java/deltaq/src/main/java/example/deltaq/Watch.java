@@ -1,0 +1,74 @@
+package example.deltaq;
+
+import java.io.IOException;
+import java.time.Duration;
+import java.util.concurrent.TimeoutException;
+import java.util.function.Consumer;
+
+/** One stream of the changes of a view. */
+final class Watch {
+    private final Queue queue;
+    private final WatchOptions options;
+
+    Watch(Queue queue, WatchOptions options) {
+        this.queue = queue;
+        this.options = options;
+    }
+
+    private Request call() {
+        Request call = queue.call("GET", "/watch").with("view", options.view).with("resource_version", options.now ? "now" : options.resourceVersion)
+                .withText("prefix", options.prefix).withText("shard", options.shard).with("bookmark", options.bookmark);
+        call.accept = "application/x-ndjson";
+        call.isStream = true;
+        return call;
+    }
+
+    /** Calls a function with each row until the stream ends. */
+    void run(Scope scope, Consumer<WatchRow> function) {
+        Transport transport = queue.transport;
+        Transport.Opened opened = transport.openAnywhere(scope, call());
+        Duration patience = options.bookmark.multipliedBy(5).dividedBy(2);
+        Bodies.Lines lines = (Bodies.Lines) opened.response().body();
+        Scope.Link link = scope.onEnd(lines::cancel);
+        try {
+            if (options.opened != null) {
+                options.opened.run();
+            }
+            while (true) {
+                String line;
+                try {
+                    line = lines.next(patience);
+                } catch (InterruptedException e) {
+                    throw Scope.interrupted(null);
+                } catch (IOException | TimeoutException e) {
+                    throw transport.lost(scope, opened.server(), queue.name(), e);
+                }
+                if (scope.isCancelled()) {
+                    throw Scope.cancelled(null);
+                }
+                if (line == null) {
+                    return;
+                }
+                if (!line.isBlank()) {
+                    function.accept(row(opened.server(), line));
+                }
+            }
+        } finally {
+            link.close();
+            lines.close();
+        }
+    }
+
+    private static WatchRow row(Servers.Server server, String line) {
+        WatchRow row = new Transport.Reply(server, 200, null, line).read(value -> Documents.read(value, WatchRow.class));
+        boolean isEnd = WatchType.ERROR.equals(row.type()) || WatchType.EXPIRED.equals(row.type());
+        if (!isEnd) {
+            return row;
+        }
+        if (row.problem() == null || row.problem().code() == null) {
+            throw new ReplyException(server.base, 200, true, Duration.ZERO, "a row that ends a watch has no problem");
+        }
+        long status = row.problem().status() == null ? 0 : row.problem().status();
+        throw new ProblemException((int) status, row.problem(), Duration.ZERO);
+    }
+}
