@@ -97,6 +97,7 @@ final class Bodies {
         private volatile Subscription subscription;
         private byte[] part = {};
         private int at;
+        private volatile long arrivedAt;
 
         Lines(Servers.Server server) {
             this.server = server;
@@ -122,7 +123,13 @@ final class Bodies {
                 each.get(copied);
                 bytes.writeBytes(copied);
             }
+            arrivedAt = Clock.now();
             arrived.add(bytes.toByteArray());
+        }
+
+        /** When something has arrived last. */
+        long arrivedAt() {
+            return arrivedAt;
         }
 
         @Override
@@ -162,7 +169,7 @@ final class Bodies {
                 at = 0;
                 Object next = arrived.poll(patience.toNanos(), TimeUnit.NANOSECONDS);
                 if (next == null) {
-                    throw new TimeoutException("the stream is silent for " + Durations.format(patience));
+                    throw new TimeoutException();
                 }
                 if (next instanceof End end) {
                     arrived.add(end);

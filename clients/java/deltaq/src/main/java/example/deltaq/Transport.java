@@ -321,6 +321,11 @@ final class Transport {
         return new ConnectionException(server.base, true, false, "no complete reply from " + server.base + ": " + reason, null);
     }
 
+    /** Asks a server whether it is alive. Any answer counts. */
+    boolean isAlive(Servers.Server server) throws InterruptedException {
+        return isAlive(server, new CompletableFuture<>(), answer.toNanos());
+    }
+
     /** Asks a server whether it is alive, unless the reply comes first. Any answer counts. */
     private boolean isAlive(Servers.Server server, CompletableFuture<?> sent, long patience) throws InterruptedException {
         HttpRequest question = HttpRequest.newBuilder(URI.create(server.base + "/livez")).header("user-agent", userAgent).build();

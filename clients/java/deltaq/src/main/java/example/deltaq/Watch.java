@@ -37,7 +37,7 @@ final class Watch {
             while (true) {
                 String line;
                 try {
-                    line = lines.next(patience);
+                    line = next(lines, opened.server(), patience);
                 } catch (InterruptedException e) {
                     throw Scope.interrupted(null);
                 } catch (IOException | TimeoutException e) {
@@ -56,6 +56,28 @@ final class Watch {
         } finally {
             link.close();
             lines.close();
+        }
+    }
+
+    /** The next line. A server that is silent is asked whether it is alive before the patience ends. */
+    private String next(Bodies.Lines lines, Servers.Server server, Duration patience) throws IOException, TimeoutException, InterruptedException {
+        Transport transport = queue.transport;
+        // The caller may have taken its time: only the server must not be silent.
+        long began = Clock.now();
+        while (true) {
+            long end = Clock.after(Math.max(began, lines.arrivedAt()), patience);
+            Duration longest = Retry.atMost(transport.silence, Clock.until(end));
+            try {
+                return lines.next(longest);
+            } catch (TimeoutException e) {
+                if (Clock.now() >= end) {
+                    throw new TimeoutException("the stream is silent for " + Durations.format(patience));
+                }
+                boolean isSilent = Clock.now() >= Clock.after(server.heard(), transport.silence);
+                if (isSilent && !transport.isAlive(server)) {
+                    throw new TimeoutException("the server does not say that it is alive");
+                }
+            }
         }
     }
 

@@ -17,6 +17,8 @@ import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 
 /** The program of tests/clients/: it uses this client as an application would. Its settings are environment variables. */
@@ -46,11 +48,11 @@ public final class Program {
                 worker.close();
             } else {
                 main.interrupt();
-                try {
-                    main.join(10_000);
-                } catch (InterruptedException e) {
-                    Thread.currentThread().interrupt();
-                }
+            }
+            try {
+                ENDED.await(10, TimeUnit.SECONDS);
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
             }
             Runtime.getRuntime().halt(status);
         }));
@@ -58,17 +60,24 @@ public final class Program {
             case "worker" -> worker;
             case "produce" -> new Calls()::produce;
             case "read" -> new Calls()::read;
+            case "informer" -> new Following()::inform;
+            case "reflector" -> new Following()::reflect;
             default -> throw new IllegalArgumentException(arguments[0]);
         };
         try (Client client = client()) {
             subcommand.run(client.queue(System.getenv("DELTAQ_QUEUE")));
+        } catch (InterruptedException e) {
+            // SIGTERM has come.
+            status = 0;
         } catch (Exception e) {
             System.err.println(e);
             status = 1;
         }
+        ENDED.countDown();
         System.exit(status);
     }
 
+    private static final CountDownLatch ENDED = new CountDownLatch(1);
     private static volatile int status;
 
     private static Client client() {

@@ -14,7 +14,8 @@ import example.deltaq.Reject;
 import example.deltaq.Release;
 import example.deltaq.WorkerOptions;
 import java.io.IOException;
-import java.net.HttpURLConnection;
+import java.net.InetSocketAddress;
+import java.net.Socket;
 import java.net.URI;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
@@ -84,22 +85,20 @@ final class Worker implements Program.Subcommand {
 
     /** Sends a request once, on a connection of its own. An interrupt does not end it: the reply may take 30 s. */
     private static String post(String path, String body) throws IOException {
-        HttpURLConnection connection = (HttpURLConnection) URI.create(System.getenv("TARGET_URL") + "/" + path).toURL().openConnection();
-        connection.setConnectTimeout(30_000);
-        connection.setReadTimeout(30_000);
-        connection.setRequestMethod("POST");
-        connection.setRequestProperty("content-type", "application/json");
-        connection.setRequestProperty("connection", "close");
-        connection.setDoOutput(true);
-        byte[] bytes = body.getBytes(StandardCharsets.UTF_8);
-        // Without this, HttpURLConnection sends a request again if it gets no reply.
-        connection.setFixedLengthStreamingMode(bytes.length);
-        connection.getOutputStream().write(bytes);
-        if (connection.getResponseCode() != 200) {
-            throw new IOException("the target replied " + connection.getResponseCode());
-        }
-        try (var reply = connection.getInputStream()) {
-            return new String(reply.readAllBytes(), StandardCharsets.UTF_8);
+        URI target = URI.create(System.getenv("TARGET_URL"));
+        try (Socket socket = new Socket()) {
+            socket.connect(new InetSocketAddress(target.getHost(), target.getPort()), 30_000);
+            socket.setSoTimeout(30_000);
+            byte[] bytes = body.getBytes(StandardCharsets.UTF_8);
+            String head = "POST /" + path + " HTTP/1.1\r\nhost: " + target.getAuthority() + "\r\nconnection: close\r\n"
+                    + "content-type: application/json\r\ncontent-length: " + bytes.length + "\r\n\r\n";
+            socket.getOutputStream().write(head.getBytes(StandardCharsets.US_ASCII));
+            socket.getOutputStream().write(bytes);
+            String reply = new String(socket.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+            if (!reply.startsWith("HTTP/1.1 200")) {
+                throw new IOException("the target replied " + reply);
+            }
+            return reply.substring(reply.indexOf("\r\n\r\n"));
         }
     }
 
