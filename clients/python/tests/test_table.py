@@ -27,10 +27,10 @@ def rows(columns: int) -> Iterator[list[str]]:
 
 
 def named() -> Iterator[tuple[str, str | None, list[str]]]:
-    """The label of each row, its default, and its names in Rust, Python, TypeScript and Go."""
-    for label, *names in rows(5):
+    """The label of each row, its default, and its names in Rust, Python, TypeScript, Go and Java."""
+    for label, *names in rows(6):
         yield label, None, names
-    for label, default, *names in rows(6):
+    for label, default, *names in rows(7):
         yield label, default, names
 
 

@@ -121,8 +121,8 @@ function textOf(value: unknown, wanted: string): string {
 
 test("the client has the names and defaults of the page", () => {
     let compared = 0;
-    for (const [label = "", ...cells] of [...rows(5), ...rows(6)]) {
-        const wanted = cells.length === 5 ? cells.shift() : undefined;
+    for (const [label = "", ...cells] of [...rows(6), ...rows(7)]) {
+        const wanted = cells.length === 6 ? cells.shift() : undefined;
         const name = cells[2]!.replaceAll("`", "");
         if (name === "-") {
             continue;
@@ -149,7 +149,7 @@ test("the client has the names and defaults of the page", () => {
 });
 
 test("the functions for items have the names of the page", () => {
-    const names = rows(4).map(([, , name = ""]) => name.replaceAll("`", ""));
+    const names = rows(5).map(([, , name = ""]) => name.replaceAll("`", ""));
     assert.deepEqual(names, [newest.name, isDeleted.name, `${newest.name}(item).object`]);
 });
 

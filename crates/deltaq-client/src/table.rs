@@ -142,9 +142,9 @@ fn this_client_has_the_names_and_defaults_of_the_page() {
         ("Informer", format!("{:?}", queue().informer::<RawObject>())),
     ]);
     let (mut seen, mut compared) = (BTreeSet::new(), 0);
-    for row in [rows(5), rows(6)].concat() {
-        let (label, wanted) = (&row[0], row.get(1).filter(|_| row.len() == 6));
-        let name = row[row.len() - 4].trim_matches('`').to_owned();
+    for row in [rows(6), rows(7)].concat() {
+        let (label, wanted) = (&row[0], row.get(1).filter(|_| row.len() == 7));
+        let name = row[row.len() - 5].trim_matches('`').to_owned();
         if name == "-" {
             continue;
         }

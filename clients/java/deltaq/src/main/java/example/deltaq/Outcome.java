@@ -42,9 +42,18 @@ public abstract class Outcome extends RuntimeException {
             if (next instanceof Outcome outcome) {
                 return outcome;
             }
-            next = next.getCause();
+            next = cause(next);
         }
         return null;
+    }
+
+    /** The cause of an exception, whose methods an application may have made wrong. */
+    static Throwable cause(Throwable thrown) {
+        try {
+            return thrown.getCause();
+        } catch (RuntimeException e) {
+            return null;
+        }
     }
 
     /** The text of a failure, which an application may have made wrong. */

@@ -46,6 +46,9 @@ final class Watch {
                 if (scope.isCancelled()) {
                     throw Scope.cancelled(null);
                 }
+                if (Thread.currentThread().isInterrupted()) {
+                    throw Scope.interrupted(null);
+                }
                 if (line == null) {
                     return;
                 }

@@ -222,8 +222,7 @@ final class WorkerRun {
         boolean isChosen = Outcome.in(thrown) != null;
         boolean wasAbandoned = job.isStopping() && thrown != null && !isChosen && isInterrupt(thrown);
         if (chosen.as().equals(SettleAs.NACK) && !(Outcome.in(thrown) instanceof Nack) && !wasAbandoned && !job.isLeaseLost()) {
-            worker.queue.transport.log.log(System.Logger.Level.WARNING, "deltaq: a handler has failed: " + chosen.error() + " (queue " + worker.queue.name()
-                    + ", key " + job.key() + ", attempt " + job.attempt() + ")", thrown);
+            logFailure(job, chosen.error(), thrown);
         }
         if (leases.held.get(job.lease().id()) != held) {
             attendBreaker(job, Settle.release(job.lease().id()));
@@ -236,6 +235,16 @@ final class WorkerRun {
         attendBreaker(job, settle);
     }
 
+    private void logFailure(Job job, String text, Throwable thrown) {
+        String line = "deltaq: a handler has failed: " + text + " (queue " + worker.queue.name() + ", key " + job.key() + ", attempt " + job.attempt() + ")";
+        try {
+            worker.queue.transport.log.log(System.Logger.Level.WARNING, line, thrown);
+        } catch (RuntimeException e) {
+            // The exception is one of the application, and can't be printed.
+            worker.queue.transport.log.log(System.Logger.Level.WARNING, line);
+        }
+    }
+
     /** Whether an exception comes from the interrupt of the thread. */
     private static boolean isInterrupt(Throwable thrown) {
         Throwable next = thrown;
@@ -244,7 +253,7 @@ final class WorkerRun {
                     || next instanceof java.nio.channels.ClosedByInterruptException || next instanceof java.util.concurrent.CancellationException) {
                 return true;
             }
-            next = next.getCause();
+            next = Outcome.cause(next);
         }
         return false;
     }

@@ -1,0 +1,2 @@
+/** Starts real deltaq servers for tests. */
+package example.deltaq.test;

@@ -1,0 +1,2 @@
+/** Measures with Micrometer. Its core must be in the class path; the client does without it. */
+package example.deltaq.micrometer;

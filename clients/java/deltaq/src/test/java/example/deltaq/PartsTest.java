@@ -1,0 +1,229 @@
+package example.deltaq;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CompletionException;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** Tests of the parts that make no calls. */
+class PartsTest {
+    private static final long SECOND = 1_000_000_000L;
+
+    /**
+     * Scripts of a breaker with the limit 3. The key and the outcome of a handler end with !, when a pause begins, with +, when the worker goes on, and with
+     * neither. A number is the length of the pause in seconds, which passes.
+     */
+    @ParameterizedTest
+    @ValueSource(strings = {
+        "a:nack b:nack c:nack! 1 d:nack! 2 e:nack! 4 f:ack+ a:nack b:nack c:nack! 1",
+        "a:nack a:nack a:nack a:nack b:nack c:nack!",
+        "a:nack b:nack c:ack a:nack b:nack c:done a:nack b:nack c:reject a:nack b:nack c:release d:nack!",
+        "a:nack b:nack c:nack! 1 a:release 1 a:release 1 a:nack! 2 b:reject+ c:nack",
+        "a:nack b:nack c:nack! 1 x:nack! 2 x:nack! 4 x:nack! 8 x:nack! 16 x:nack! 32 x:nack! 60 x:nack! 60 x:done+"})
+    void aBreakerPausesAndTriesOneKey(String script) {
+        Breaker breaker = new Breaker(3);
+        long now = 0;
+        int number = 0;
+        for (String step : script.split(" ")) {
+            if (!step.contains(":")) {
+                long end = now + Long.parseLong(step) * SECOND;
+                assertEquals(end, breaker.next(now), step);
+                assertFalse(breaker.mayStart(end - 1), step);
+                assertTrue(breaker.mayStart(end), step);
+                assertEquals(Clock.FAR, breaker.next(end), step);
+                now = end;
+                continue;
+            }
+            String[] parts = step.replaceAll("[!+]", "").split(":");
+            String id = Integer.toString(++number);
+            assertTrue(breaker.mayStart(now), step);
+            breaker.started(id);
+            assertFalse(breaker.isPaused() && breaker.mayStart(now), step);
+            assertEquals(Breaker.Effect.NONE, breaker.ended(now, "another", "z", breaker.isPaused() ? "ack" : "release"), step);
+            Breaker.Effect wanted = step.endsWith("!") ? Breaker.Effect.BEGINS : step.endsWith("+") ? Breaker.Effect.GOES_ON : Breaker.Effect.NONE;
+            assertEquals(wanted, breaker.ended(now, id, parts[0], parts[1]), step);
+        }
+    }
+
+    private static Job job(String id, long lengthMs, List<Delta> deltas) {
+        Lease lease = new Lease(id, 1, null, Instant.EPOCH, lengthMs);
+        return new Job(new PoppedItem("key-" + id, lease, 1, 0, false, deltas, null, null, null), "q");
+    }
+
+    private static Settled extension(String id, String result, Long expiresInMs) {
+        return new Settled(id, "extend", result, null, null, null, null, null, null, expiresInMs, 2L, true);
+    }
+
+    @Test
+    void aLeaseIsExtendedAfterAThirdAndLostBeforeItsEnd() {
+        Leases leases = new Leases();
+        Leases.Held held = leases.take(job("a", 30_000, List.of()), 0);
+        assertEquals(10 * SECOND, leases.next);
+        assertEquals(List.of(), leases.attend(10 * SECOND - 1).extend());
+        Leases.Attention attention = leases.attend(10 * SECOND);
+        assertEquals(List.of("a"), attention.extend());
+        assertEquals(Duration.ofMillis(7_500), attention.patience());
+        assertEquals(25 * SECOND, leases.next, "while an extension runs, only the loss needs attention");
+        leases.notExtended(12 * SECOND);
+        leases.attend(11 * SECOND);
+        assertEquals(12 * SECOND, leases.next);
+        assertEquals(List.of("a"), leases.attend(12 * SECOND).extend());
+        assertEquals(List.of(), leases.extended(new SettledList(List.of(extension("a", "ok", 30_000L)), 0), 12 * SECOND));
+        assertEquals(2, held.job.pendingDeltas());
+        assertTrue(held.job.isObsolete());
+        leases.attend(12 * SECOND);
+        assertEquals(22 * SECOND, leases.next);
+        leases.attend(22 * SECOND);
+        assertEquals(List.of(held), leases.extended(new SettledList(List.of(extension("a", "stale", null)), 1), 22 * SECOND));
+        assertEquals(Map.of(), leases.held);
+        Leases.Held other = leases.take(job("b", 6_000, List.of()), 0);
+        assertEquals(List.of(other), leases.attend(5 * SECOND).lost());
+        Leases.Held ended = leases.take(job("c", 6_000, List.of()), 0);
+        ended.isEnded = true;
+        assertEquals(List.of(), leases.attend(60 * SECOND).lost(), "the server says whether the lease of a handler that has ended had ended");
+    }
+
+    @Test
+    void anExtensionHasAtMostAThousandLeases() {
+        Leases leases = new Leases();
+        for (int index = 0; index < 1_500; index++) {
+            leases.take(job("l" + index, 30_000, List.of()), 0);
+        }
+        assertEquals(1_000, leases.attend(10 * SECOND).extend().size());
+        assertEquals(10 * SECOND, leases.next);
+    }
+
+    @Test
+    void anExceptionSaysHowTheLeaseEnds() {
+        Job keys = job("a", 1, List.of());
+        Job delta = job("a", 1, List.of(new Delta("Added", 1, Instant.EPOCH, Json.of("{}"), false, null, 0, null)));
+        assertEquals("{\"as\":\"ack\",\"lease_id\":\"a\"}", Documents.write(Outcome.settle(delta, null)));
+        assertEquals("{\"as\":\"nack\",\"lease_id\":\"a\",\"error\":\"java.io.IOException: away\"}",
+                Documents.write(Outcome.settle(delta, new CompletionException(new java.io.IOException("away")))));
+        assertEquals("{\"as\":\"nack\",\"lease_id\":\"a\",\"delay\":\"31622400s\",\"floor\":true,\"error\":\"x\"}",
+                Documents.write(Outcome.settle(delta, new RuntimeException(new Nack("x").delay(Duration.ofDays(999)).floor()))));
+        assertEquals("{\"as\":\"nack\",\"lease_id\":\"a\",\"delay\":\"0s\"}", Documents.write(Outcome.settle(delta, new Nack((String) null).delay(Duration.ZERO))));
+        assertEquals("{\"as\":\"reject\",\"lease_id\":\"a\",\"error\":\"no\"}", Documents.write(Outcome.settle(delta, new Reject("no"))));
+        assertEquals("{\"as\":\"done\",\"lease_id\":\"a\",\"delay\":\"60s\"}", Documents.write(Outcome.settle(keys, new Done(Duration.ofMinutes(1)))));
+        assertEquals("nack", delta.outcome(new Done()));
+        assertEquals("{\"as\":\"release\",\"lease_id\":\"a\",\"hold\":{\"scope\":\"key\",\"for\":\"5s\"}}",
+                Documents.write(Outcome.settle(delta, new Release(Hold.KEY, Duration.ofSeconds(5)))));
+        String text = Outcome.settle(delta, new IllegalStateException("ü".repeat(9_999))).error();
+        assertEquals(4096, text.getBytes(StandardCharsets.UTF_8).length);
+        assertEquals("", text.replace("ü", ""), "a letter is never cut");
+        Throwable endless = new RuntimeException() {
+            @Override
+            public synchronized Throwable getCause() {
+                return new RuntimeException(this);
+            }
+
+            @Override
+            public String toString() {
+                throw new IllegalStateException("also this");
+            }
+        };
+        assertEquals("nack", delta.outcome(endless));
+    }
+
+    @ParameterizedTest
+    @CsvSource({"0, 0", "007, 7", "86401, 86400", "99999999999999999999999, 86400", "-1, 0", "soon, 0", "'', 0",
+        "'Mon, 30 Nov 2026 10:00:30 GMT', 30", "'Mon, 30 Nov 2026 09:00:00 GMT', 0", "'Mon, 30 Nov 2099 09:00:00 GMT', 86400"})
+    void retryAfterIsANumberOrADateAndBounded(String header, long seconds) {
+        Instant now = Instant.parse("2026-11-30T10:00:00Z");
+        if (!header.startsWith("Mon") || !header.contains("2099")) {
+            assertEquals(Duration.ofSeconds(seconds), Retry.readAfter(header, now));
+        } else {
+            assertTrue(Retry.readAfter(header.replace("Mon, 30 Nov", "Mon, 30 Nov"), now).compareTo(Retry.ASKED_MAX) <= 0);
+        }
+        assertEquals(Duration.ofDays(1), Retry.milliseconds(Long.MAX_VALUE));
+        assertEquals(Duration.ZERO, Retry.milliseconds(Long.MIN_VALUE));
+    }
+
+    @Test
+    void pausesGrowToTheirLimit() {
+        for (int failures = 1; failures < 100; failures++) {
+            Duration pause = Retry.backoff(Duration.ofMillis(250), Duration.ofSeconds(10), failures);
+            assertTrue(!pause.isNegative() && pause.compareTo(Duration.ofSeconds(10)) <= 0, () -> pause.toString());
+        }
+        Retry.Attempts attempts = new Retry.Attempts(new RetryOptions().attempts(2), false);
+        ConnectionException lost = new ConnectionException("http://a", true, false, "lost", null);
+        assertNull(attempts.pauseAfter(lost, true), "a call that may have been applied is not repeated");
+        Retry.Attempts others = new Retry.Attempts(new RetryOptions().attempts(2), false);
+        assertTrue(others.pauseAfter(lost, false) != null);
+        assertNull(others.pauseAfter(lost, false), "two attempts are all");
+    }
+
+    @ParameterizedTest
+    @CsvSource({"localhost:7070, http://localhost:7070", "HTTP://Host:80/, http://host", "https://h:443/a/, https://h/a", "http://[::1]:7070, http://[::1]:7070",
+        "http://user:secret@h, ", "ftp://h, ", "http://h?q, ", "http://h#f, ", "http:// h, ", "http://ü, ", "'', ", "http://, "})
+    void urlsHaveOneForm(String text, String wanted) {
+        if (wanted == null) {
+            IllegalArgumentException refused = assertThrows(IllegalArgumentException.class, () -> new Servers(text));
+            assertFalse(refused.getMessage().contains("secret"));
+        } else {
+            assertEquals(wanted, Servers.read(text));
+        }
+    }
+
+    @Test
+    void aClientStaysWithAServerUntilACallFailsThere() {
+        Servers servers = new Servers("http://a, http://b:80,http://b,http://c");
+        assertEquals(3, servers.count());
+        Servers.Server a = servers.next("q");
+        assertEquals("http://a", a.base);
+        servers.noteOwner("q", "http://c/");
+        assertEquals("http://c", servers.next("q").base);
+        assertEquals("http://a", servers.next("").base);
+        servers.noteOwner("q", "http://elsewhere");
+        assertEquals("http://a", servers.next("q").base, "the token goes to no other server");
+        servers.leave(a, "q");
+        servers.leave(a, "q");
+        assertEquals("http://b", servers.next("q").base);
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"", "a/../b", ".", "a//b", "/a"})
+    void aPathHasNoPartsThatProxiesRemove(String name) {
+        assertThrows(IllegalArgumentException.class, () -> Request.segment(name));
+    }
+
+    @Test
+    void callsHaveNames() {
+        assertEquals("add", new Request("POST", "/v1/queues/sources/add", "sources").name());
+        assertEquals("", new Request("PUT", "/v1/queues/q", "q").name());
+        assertEquals("sources", new Request("POST", "/v1/queues/q/sources/add/seen", "q").name());
+        assertEquals("queues", new Request("GET", "/v1/queues", "").name());
+        assertEquals("the call DELETE of the queue \"q\"", new Request("DELETE", "/v1/queues/q", "q").row());
+        assertEquals("/x?key=a%2Fb%20%C3%BC%2B", new Request("GET", "/x", "").with("key", "a/b ü+").target());
+    }
+
+    @Test
+    void wrongArgumentsAreNamed() {
+        Queue queue = new Client("http://localhost:1").queue("q");
+        assertThrows(IllegalArgumentException.class, () -> new Worker(null, job -> {}));
+        assertThrows(IllegalArgumentException.class, () -> new Worker(queue, null));
+        assertThrows(IllegalArgumentException.class, () -> new WorkerOptions().concurrency(0));
+        assertThrows(IllegalArgumentException.class, () -> new WorkerOptions().grace(Duration.ofSeconds(-1)));
+        assertThrows(IllegalArgumentException.class, () -> new Informer(null));
+        assertThrows(IllegalArgumentException.class, () -> new Reflector(queue, ""));
+        assertThrows(IllegalArgumentException.class, () -> new Client("http://localhost:1", new ClientOptions().token("a").tokenSource(() -> "b")));
+        assertThrows(IllegalArgumentException.class, () -> new Client("http://localhost:1").queue("").status());
+        assertThrows(EncodeException.class, () -> queue.add(null));
+        assertThrows(EncodeException.class, () -> queue.add("{}"));
+        assertThrows(EncodeException.class, () -> queue.addKey(""));
+        EncodeException wrong = assertThrows(EncodeException.class, () -> queue.add(List.of(Map.of(), new Object())));
+        assertTrue(wrong.getMessage().contains("object 1:"), wrong.getMessage());
+    }
+}

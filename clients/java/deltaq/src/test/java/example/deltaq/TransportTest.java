@@ -1,0 +1,300 @@
+package example.deltaq;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.sun.net.httpserver.HttpExchange;
+import com.sun.net.httpserver.HttpServer;
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.Executors;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/** Tests with a server that answers as the test says. */
+@Timeout(30)
+class TransportTest {
+    private static final String STATUS = "{\"ready\":1,\"followers\":[]}";
+
+    interface Answer {
+        void to(HttpExchange exchange) throws Exception;
+    }
+
+    private final List<String> requests = Collections.synchronizedList(new ArrayList<>());
+    private final CountDownLatch end = new CountDownLatch(1);
+    private HttpServer server;
+    private volatile Answer answer;
+    private String url;
+
+    @BeforeEach
+    void start() throws IOException {
+        server = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 0);
+        server.setExecutor(Executors.newCachedThreadPool(Threads::daemon));
+        server.createContext("/", exchange -> {
+            requests.add(exchange.getRequestMethod() + " " + exchange.getRequestURI());
+            try {
+                answer.to(exchange);
+            } catch (Exception e) {
+                throw new IOException(e);
+            } finally {
+                exchange.close();
+            }
+        });
+        server.start();
+        url = "http://127.0.0.1:" + server.getAddress().getPort();
+    }
+
+    @AfterEach
+    void stop() {
+        end.countDown();
+        server.stop(0);
+    }
+
+    private static void reply(HttpExchange exchange, int status, String type, String body) throws IOException {
+        exchange.getRequestBody().readAllBytes();
+        byte[] bytes = body.getBytes(StandardCharsets.UTF_8);
+        exchange.getResponseHeaders().set("content-type", type);
+        exchange.sendResponseHeaders(status, bytes.length == 0 ? -1 : bytes.length);
+        exchange.getResponseBody().write(bytes);
+    }
+
+    private Client client(ClientOptions options) {
+        return new Client(url, options);
+    }
+
+    private static ClientOptions once() {
+        return new ClientOptions().retry(new RetryOptions().attempts(1)).logger(System.getLogger("test"));
+    }
+
+    @Test
+    void aDeadlineHoldsForTheBodyToo() {
+        answer = exchange -> {
+            exchange.sendResponseHeaders(200, 100);
+            exchange.getResponseBody().write('{');
+            exchange.getResponseBody().flush();
+            end.await();
+        };
+        try (Client client = client(once().replyTimeout(Duration.ofMillis(300)))) {
+            ConnectionException failure = assertThrows(ConnectionException.class, () -> client.queue("q").status());
+            assertTrue(failure.isSent());
+            assertTrue(failure.isRetryable());
+            assertTrue(failure.getMessage().contains("no reply within"), failure.getMessage());
+        }
+    }
+
+    @Test
+    void aRefusedConnectionIsNotSent() throws Exception {
+        server.stop(0);
+        try (Client client = client(once())) {
+            assertFalse(assertThrows(ConnectionException.class, () -> client.queue("q").status()).isSent());
+        }
+    }
+
+    @Test
+    void anInterruptEndsACall() throws Exception {
+        CountDownLatch arrived = new CountDownLatch(1);
+        answer = exchange -> {
+            arrived.countDown();
+            end.await();
+        };
+        try (Client client = client(new ClientOptions())) {
+            Thread main = Thread.currentThread();
+            Thread other = new Thread(() -> {
+                try {
+                    arrived.await();
+                } catch (InterruptedException e) {
+                    return;
+                }
+                main.interrupt();
+            });
+            other.start();
+            assertThrows(CancelledException.class, () -> client.queue("q").pop(new PopOptions().wait(Duration.ofSeconds(20))));
+            assertTrue(Thread.interrupted());
+        }
+    }
+
+    @Test
+    void theEndOfAClientEndsItsCalls() throws Exception {
+        CountDownLatch arrived = new CountDownLatch(1);
+        answer = exchange -> {
+            arrived.countDown();
+            end.await();
+        };
+        Client client = client(new ClientOptions());
+        new Thread(() -> {
+            try {
+                arrived.await();
+            } catch (InterruptedException e) {
+                return;
+            }
+            client.close();
+        }).start();
+        assertThrows(CancelledException.class, () -> client.queue("q").status());
+        assertThrows(CancelledException.class, () -> client.queue("q").status());
+        assertEquals(1, requests.size());
+    }
+
+    @Test
+    void aRetryableProblemIsRepeatedAfterTheTimeThatTheServerAsksFor() {
+        AtomicInteger count = new AtomicInteger();
+        answer = exchange -> {
+            if (count.getAndIncrement() > 0) {
+                reply(exchange, 200, "application/json", STATUS);
+                return;
+            }
+            exchange.getResponseHeaders().set("retry-after", "1");
+            reply(exchange, 503, "text/html", "<html>away</html>");
+        };
+        try (Client client = client(new ClientOptions().retry(new RetryOptions().first(Duration.ofMillis(1))))) {
+            long began = System.nanoTime();
+            assertEquals(1, client.queue("q").status().ready());
+            assertTrue(System.nanoTime() - began >= 1_000_000_000L);
+            assertEquals(2, count.get());
+        }
+    }
+
+    @Test
+    void whatIsNotFromDeltaqIsSaid() {
+        answer = exchange -> reply(exchange, 200, "text/html", "<html>sign in</html>");
+        try (Client client = client(once())) {
+            ReplyException page = assertThrows(ReplyException.class, () -> client.queue("q").status());
+            assertFalse(page.isJson());
+            answer = exchange -> reply(exchange, 200, "application/json", "{\"ready\":1}");
+            assertTrue(assertThrows(ReplyException.class, () -> client.queue("q").status()).isJson());
+            answer = exchange -> {
+                exchange.getResponseHeaders().set("location", url + "/elsewhere");
+                reply(exchange, 302, "text/html", "");
+            };
+            assertEquals(302, assertThrows(ReplyException.class, () -> client.queue("q").status()).status());
+            assertEquals(3, requests.size(), "redirects are not followed: the token is for one server");
+        }
+    }
+
+    @Test
+    void aProblemHasItsMembers() {
+        answer = exchange -> reply(exchange, 429, "application/problem+json", "{\"type\":\"t\",\"title\":\"x\",\"status\":429,\"detail\":\"full\",\"hint\":\"wait\","
+                + "\"code\":\"queue-full\",\"retryable\":true,\"request_id\":\"r\",\"retry_after_ms\":99999999999999,\"limit\":10.5,\"new\":{}}");
+        try (Client client = client(once())) {
+            ProblemException problem = assertThrows(ProblemException.class, () -> client.queue("q").add(Map.of("key", "a")));
+            assertEquals("429 queue-full: full; wait", problem.getMessage());
+            assertTrue(problem.is(Codes.QUEUE_FULL) && problem.isRetryable());
+            assertEquals(Duration.ofDays(1), problem.retryAfter());
+            assertEquals(10.5, problem.problem().limit());
+        }
+    }
+
+    @Test
+    void aTokenIsNotShown() {
+        try (Client client = client(once().token("secret\nline"))) {
+            IllegalArgumentException refused = assertThrows(IllegalArgumentException.class, () -> client.queue("q").status());
+            assertFalse(refused.getMessage().contains("secret"), refused.getMessage());
+        }
+    }
+
+    @Test
+    void aTokenSourceIsAskedAgainAfterARefusal() {
+        AtomicInteger asked = new AtomicInteger();
+        List<String> tokens = new ArrayList<>();
+        answer = exchange -> {
+            String token = exchange.getRequestHeaders().getFirst("authorization");
+            tokens.add(token);
+            boolean isNew = token.equals("Bearer token-2");
+            reply(exchange, isNew ? 200 : 401, isNew ? "application/json" : "application/problem+json",
+                    isNew ? STATUS : "{\"code\":\"unauthorized\",\"detail\":\"d\",\"retryable\":false}");
+        };
+        try (Client client = client(once().tokenSource(() -> "token-" + asked.incrementAndGet()))) {
+            assertEquals(1, client.queue("q").status().ready());
+            assertEquals(List.of("Bearer token-1", "Bearer token-2"), tokens);
+        }
+        try (Client client = client(once().tokenSource(() -> {
+            throw new IOException("no provider");
+        }))) {
+            assertThrows(TokenException.class, () -> client.queue("q").status());
+        }
+    }
+
+    @Test
+    void middlewareIsAroundEachCall() {
+        List<String> seen = new ArrayList<>();
+        answer = exchange -> {
+            seen.add("sent " + exchange.getRequestHeaders().getFirst("x-more"));
+            reply(exchange, 200, "application/json", STATUS);
+        };
+        ClientOptions options = once().middleware(next -> call -> {
+            seen.add("outer " + call.method() + " " + call.queue() + " " + call.name());
+            next.invoke(call);
+            seen.add("end");
+        }).middleware(next -> call -> {
+            call.headers().put("x-more", "yes");
+            next.invoke(call);
+        });
+        try (Client client = client(options)) {
+            client.queue("q").status();
+            assertEquals(List.of("outer GET q status", "sent yes", "end"), seen);
+        }
+        try (Client client = client(once().middleware(next -> call -> {}))) {
+            assertThrows(IllegalStateException.class, () -> client.queue("q").status());
+        }
+    }
+
+    @Test
+    void aLongListIsSentInPartsAndReadAgainForARepeat() {
+        AtomicInteger iterators = new AtomicInteger();
+        List<Long> sizes = Collections.synchronizedList(new ArrayList<>());
+        Iterable<Map<String, String>> list = () -> {
+            iterators.incrementAndGet();
+            return java.util.stream.IntStream.range(0, 60_000).mapToObj(index -> Map.of("key", "k" + index, "text", "x".repeat(100))).iterator();
+        };
+        answer = exchange -> {
+            byte[] body = exchange.getRequestBody().readAllBytes();
+            sizes.add((long) body.length);
+            boolean isComplete = new String(body, body.length - 20, 20, StandardCharsets.UTF_8).endsWith("{\"$end\":60000}\n");
+            boolean isFirst = sizes.size() == 1;
+            reply(exchange, isFirst ? 503 : isComplete ? 200 : 500, "application/json", "{\"invalid_objects\":[],\"replaced\":60000}");
+        };
+        try (Client client = client(new ClientOptions().retry(new RetryOptions().first(Duration.ofMillis(1))))) {
+            assertEquals(60_000, client.queue("q").replace(list).replaced());
+            assertEquals(sizes.get(0), sizes.get(1));
+            assertTrue(sizes.get(0) > 7_000_000);
+            assertEquals(3, iterators.get(), "once to see that it is long, and once for each attempt");
+            Iterable<Map<String, String>> broken = () -> new java.util.Iterator<>() {
+                private int count;
+
+                @Override
+                public boolean hasNext() {
+                    return true;
+                }
+
+                @Override
+                public Map<String, String> next() {
+                    if (++count > 100_000) {
+                        throw new IllegalStateException("the source is broken");
+                    }
+                    return Map.of("key", "k" + count, "text", "x".repeat(100));
+                }
+            };
+            assertEquals("the source is broken", assertThrows(IllegalStateException.class, () -> client.queue("q").replace(broken)).getMessage());
+        }
+    }
+
+    @Test
+    void aHostThatIsNotThereAndALargeHeaderAreNoProblem() {
+        answer = exchange -> reply(exchange, 200, "application/json", STATUS);
+        try (Client several = new Client("http://127.0.0.1:1," + url, once())) {
+            assertEquals(1, several.queue("q").status().ready());
+        }
+    }
+}
