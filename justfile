@@ -55,10 +55,11 @@ console-pictures:
 judges:
     just schemathesis 200
     just go-client
+    just java-client
     just program-packages
     just debian-package
     just rust-packages
-    for client in go python python-async rust typescript; do just informer-faults $client; done
+    for client in go java python python-async rust typescript; do just informer-faults $client; done
     just pop-replies 100000
     just differences
     just crash-readers 200
@@ -139,6 +140,10 @@ python-client:
 # The Go client and its modules for client-go and controller-runtime: format, lints, tests and scenarios with the race detector.
 go-client:
     ./scripts/go-client.sh --all
+
+# The Java client: three versions of Jackson, both JDKs, Spring Boot, fabric8, the documentation of the classes.
+java-client:
+    ./scripts/java-client.sh --all
 
 # The wheel and the packages for npm that bring the program, also with twine, pnpm and yarn.
 program-packages:

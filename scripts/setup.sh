@@ -26,6 +26,8 @@ need openssl openssl
 need xz-utils xz
 need python3 python3
 need php-cli php
+need default-jdk-headless javac
+need maven mvn
 need tmux tmux
 need util-linux unshare
 need prometheus promtool

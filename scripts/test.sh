@@ -99,6 +99,7 @@ serving() {
     check "TypeScript client" ./scripts/typescript-client.sh
     check "Rust client" ./scripts/rust-client.sh
     check "Go client" ./scripts/go-client.sh
+    check "Java client" ./scripts/java-client.sh
     check "program packages" ./scripts/program-packages.sh
     check "API against its description" ./scripts/schemathesis.sh
     check "generated clients" ./scripts/generated-client.sh

@@ -28,14 +28,16 @@ PYTHON = ROOT / "clients/python"
 OWN_INTERPRETER = ROOT / "target/python-client/bin/python"
 INTERPRETER = str(OWN_INTERPRETER) if OWN_INTERPRETER.exists() else sys.executable
 
+JAVA = TARGET / "java/deltaq-scenarios"
 # Many short programs run at once, so each has few threads of its own.
-JVM = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx256m"]
+# The archive of classes is made by scripts/java-client.sh; it is not needed.
+JVM = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-XX:SharedArchiveFile={TARGET}/java/scenarios.jsa"]
 # The command of each client's scenario program, and its environment.
 CLIENTS: dict[str, tuple[list[str], dict[str, str]]] = {
     "python": ([INTERPRETER, str(PYTHON / "scenarios/program.py")], {"PYTHONPATH": str(PYTHON / "src")}),
     "python-async": ([INTERPRETER, str(PYTHON / "scenarios/program_async.py")], {"PYTHONPATH": str(PYTHON / "src")}),
     "go": ([str(TARGET / "go/scenarios")], {}),
-    "java": (["java", *JVM, "-cp", f"{TARGET}/java/deltaq-scenarios/classes:{TARGET}/java/deltaq-scenarios/lib/*", "example.deltaq.scenarios.Program"], {}),
+    "java": (["java", *JVM, "-cp", f"{JAVA}/scenarios.jar:{JAVA}/lib/*", "example.deltaq.scenarios.Program"], {}),
     "rust": ([str(TARGET / "debug/examples/scenarios")], {}),
     "typescript": (["node", str(TARGET / "typescript/build/scenarios/program.js")], {}),
 }

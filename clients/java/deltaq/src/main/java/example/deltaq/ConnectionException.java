@@ -2,8 +2,11 @@ package example.deltaq;
 
 /** A call without a complete reply. */
 public final class ConnectionException extends DeltaqException {
+    /** The URL of the server. */
     private final String server;
+    /** Whether the call may have reached the server. */
     private final boolean isSent;
+    /** Whether TLS has failed. */
     private final boolean isCertificate;
 
     ConnectionException(String server, boolean isSent, boolean isCertificate, String message, Throwable cause) {

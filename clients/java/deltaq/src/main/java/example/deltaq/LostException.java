@@ -4,6 +4,7 @@ package example.deltaq;
  * The queue of a reflector may lack what was sent before, because it was deleted or has lost changes. The source must be listed again.
  */
 public final class LostException extends DeltaqException {
+    /** Why changes may be missing. */
     private final boolean isRestored;
 
     LostException(String queue, String source, boolean isRestored) {

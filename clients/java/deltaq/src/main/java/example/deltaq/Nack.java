@@ -5,6 +5,7 @@ import java.time.Duration;
 /** The work has failed: the key is delivered again later. Any other exception is a Nack without options. */
 public final class Nack extends Outcome {
     private final transient Duration delay;
+    /** Whether no newer change shortens the wait. */
     private final boolean hasFloor;
 
     private Nack(String message, Throwable cause, Duration delay, boolean hasFloor) {

@@ -18,7 +18,19 @@ import java.util.List;
 public record PoppedItem(
         String key, Lease lease, long attempt, long failures, boolean isInInitialList, List<Delta> deltas, Json known, List<DiffOperation> diff,
         String diffOmitted) {
-    /** In mode keys there are no changes. */
+    /**
+     * In mode keys there are no changes.
+     *
+     * @param key the key
+     * @param lease the right to work on it
+     * @param attempt the number of deliveries since the last acknowledgement
+     * @param failures the failures since then
+     * @param isInInitialList whether the key is of the first list of the queue
+     * @param deltas the changes, oldest first; in mode events one, in mode keys none
+     * @param known the object that was acknowledged last, if the pop asks for it and there is one
+     * @param diff the operations from that object to the newest one, if the pop asks for them; null without a difference to show
+     * @param diffOmitted why there is no difference, or null
+     */
     public PoppedItem {
         deltas = deltas == null ? List.of() : deltas;
     }

@@ -5,8 +5,10 @@ import java.util.List;
 
 /** A refusal of the server. {@link Codes} has the codes. */
 public final class ProblemException extends DeltaqException {
+    /** The status of the reply. */
     private final int status;
     private final transient Problem problem;
+    /** How long the server asks to wait. */
     private final Duration retryAfter;
 
     ProblemException(int status, Problem problem, Duration retryAfter) {

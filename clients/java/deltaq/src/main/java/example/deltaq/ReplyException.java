@@ -4,9 +4,13 @@ import java.time.Duration;
 
 /** A reply that is not from a deltaq server, such as the page of a proxy, or that can't be read. */
 public final class ReplyException extends DeltaqException {
+    /** The URL of the server. */
     private final String server;
+    /** The status of the reply. */
     private final int status;
+    /** Whether the reply is JSON of another kind. */
     private final boolean isJson;
+    /** How long the server asks to wait. */
     private final Duration retryAfter;
 
     ReplyException(String server, int status, boolean isJson, Duration retryAfter, String reason) {

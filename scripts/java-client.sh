@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Checks clients/java: compiles it with all warnings, runs the tests and the examples of its modules, and the scenarios of all clients. With --all, also
+# with the oldest and the newest Jackson, with the newest JDK of the machine, with Spring Boot 4, with an informer of fabric8 on a queue, the documentation
+# of the classes, and a program that gets the packages from the file of a release. DELTAQ_BIN is the server; without it, target/debug/deltaq is built.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# shellcheck source=scripts/server.sh
+. scripts/server.sh
+find_binary
+DELTAQ_BIN=$(realpath "$binary")
+export DELTAQ_BIN
+
+release_of() { "$1/bin/javac" -version 2>&1 | sed -n 's/^javac \([0-9]*\).*/\1/p'; }
+
+if ! command -v mvn > /dev/null || ! command -v javac > /dev/null; then
+    echo "Maven and a JDK are missing: scripts/setup.sh installs default-jdk-headless and maven" >&2
+    exit 1
+fi
+JAVA_HOME=$(dirname "$(dirname "$(readlink -f "$(command -v javac)")")")
+export JAVA_HOME
+if [ "$(release_of "$JAVA_HOME")" -lt 17 ]; then
+    echo "$JAVA_HOME is older than Java 17" >&2
+    exit 1
+fi
+# The newest JDK, which may be the same.
+newest=$JAVA_HOME
+for folder in /usr/lib/jvm/*/; do
+    if [ -x "$folder/bin/javac" ] && [ "$(release_of "$folder")" -gt "$(release_of "$newest")" ]; then newest=${folder%/}; fi
+done
+
+log=$work/maven.log
+# Runs Maven in clients/java, and prints its output if it fails, or the results of its tests.
+maven() {
+    (cd clients/java && mvn --batch-mode --no-transfer-progress "$@") > "$log" 2>&1 || { cat "$log" >&2; exit 1; }
+    grep -E '^\[INFO\] Tests run: [0-9]+, .*[0-9]$|^\[WARNING\] Tests run:' "$log" || true
+}
+
+# The scenarios start many short programs. An archive of their classes makes that cheap; it belongs to one JDK, and another one ignores it.
+scenarios() {
+    local java=$1/bin/java archive=target/java/scenarios.jsa classes=target/java/deltaq-scenarios
+    rm -f "$archive"
+    printf '{"command":"add","objects":[{"key":"a"}]}\n' |
+        DELTAQ_URL=http://127.0.0.1:9 DELTAQ_QUEUE=q MAX_ATTEMPTS=1 "$java" -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ArchiveClassesAtExit="$archive" \
+            -cp "$classes/scenarios.jar:$classes/lib/*" example.deltaq.scenarios.Program produce > "$log" 2>&1 || { cat "$log" >&2; exit 1; }
+    PATH=$1/bin:$PATH CARGO_TARGET_DIR=$PWD/target python3 tests/clients/run.py --client java --server "$DELTAQ_BIN" --jobs 16
+}
+
+maven package
+scenarios "$JAVA_HOME"
+if [ "${1:-}" != --all ]; then exit; fi
+
+echo "Jackson 2.13.5"
+maven verify -Djackson.version=2.13.5
+echo "Jackson 2.23.0"
+maven verify -Djackson.version=2.23.0
+echo "Spring Boot 4.0.7"
+maven verify --projects deltaq-spring --also-make -Dspring-boot.version=4.0.7
+if [ "$newest" != "$JAVA_HOME" ]; then
+    echo "$newest"
+    JAVA_HOME=$newest maven verify
+    scenarios "$newest"
+else
+    echo "not checked: a JDK that is newer than $JAVA_HOME, because the machine has none" >&2
+fi
+echo "fabric8, and the documentation of the classes"
+maven verify -Pall
