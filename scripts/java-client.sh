@@ -64,3 +64,23 @@ else
 fi
 echo "fabric8, and the documentation of the classes"
 maven verify -Pall
+# A program gets the packages from the file of a release.
+mkdir "$work/repository" "$work/program"
+python3 -m zipfile -e "$(./scripts/java_packages.py 0.0.1 "$work")" "$work/repository"
+cat > "$work/program/pom.xml" << END
+<project>
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>program</groupId>
+  <artifactId>program</artifactId>
+  <version>1</version>
+  <repositories><repository><id>release</id><url>file://$PWD/$work/repository</url></repository></repositories>
+  <dependencies><dependency><groupId>example.deltaq</groupId><artifactId>deltaq-test</artifactId><version>0.0.1</version></dependency></dependencies>
+</project>
+END
+# The local repository keeps what it has fetched.
+forget() { rm -rf ~/.m2/repository/example/deltaq/*/0.0.1; }
+forget
+(cd "$work/program" && mvn --batch-mode --no-transfer-progress dependency:copy-dependencies -DoutputDirectory=lib) > "$log" 2>&1 || { cat "$log" >&2; exit 1; }
+forget
+printf 'class Program { public static void main(String[] a) { System.out.println(example.deltaq.Client.VERSION); } }\n' > "$work/program/Program.java"
+"$JAVA_HOME/bin/java" -cp "$work/program/lib/*" "$work/program/Program.java"

@@ -7,6 +7,7 @@
 #     deltaq_server-VERSION-….whl     the wheel for PyPI
 #     deltaq-server-VERSION.tgz       the package for npm, with deltaq-PLATFORM-VERSION.tgz, which has the program
 #     deltaq-go-VERSION.zip           the modules for Go, as a folder that the go command reads as a proxy
+#     deltaq-java-VERSION.zip         the packages for Java, as a Maven repository in a folder
 #     deltaq-VERSION.cdx.json         the SBOM, CycloneDX 1.6
 #     deltaq-VERSION.intoto.json      the provenance of all files above: an in-toto statement with the predicate of SLSA
 #     SHA256SUMS                      for `sha256sum --check`
@@ -77,6 +78,7 @@ tar --create --directory "$work" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --own
 ./scripts/wheel.py "$binary" "$folder" > /dev/null
 ./scripts/npm-packages.sh "$binary" "$folder" > /dev/null
 ./scripts/go_modules.py "$version" "$folder" > /dev/null
+./scripts/java_packages.py "$version" "$folder" > /dev/null
 ./scripts/sbom.py "$target" > "$folder/deltaq-$version.cdx.json"
 ./scripts/provenance.py "$target" "$folder"/* > "$work/provenance.json"
 mv "$work/provenance.json" "$folder/deltaq-$version.intoto.json"
