@@ -24,6 +24,9 @@ public final class ClientOptions {
     Consumer<HttpClient.Builder> http = builder -> {};
     Json.Encoder encoder = value -> Json.Jackson.MAPPER.writeValueAsString(value);
 
+    /** How long a server may say nothing before it is asked whether it is alive; null for the default. Tests shorten it. */
+    Duration silence;
+
     /** The defaults. */
     public ClientOptions() {}
 

@@ -188,8 +188,9 @@ public final class Reflector {
             try {
                 Produced reply = send(new Entry(null, part));
                 long before = passed;
-                replies.add(reply.with(reply.invalidObjects().stream()
-                        .map(invalid -> new InvalidObject(invalid.index() + before, invalid.key(), invalid.code(), invalid.detail())).toList(), reply.invalid()));
+                List<InvalidObject> moved = reply.invalidObjects().stream()
+                        .map(invalid -> new InvalidObject(invalid.index() + before, invalid.key(), invalid.code(), invalid.detail())).toList();
+                replies.add(reply.with(moved, reply.invalid()));
             } catch (DeltaqException failure) {
                 if (Failures.status(failure) == 413 && part.size() > 1) {
                     int middle = part.size() / 2;

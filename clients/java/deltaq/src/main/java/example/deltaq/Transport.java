@@ -56,8 +56,8 @@ final class Transport {
         encoder = options.encoder;
         scope = new Scope();
         boolean areSeveral = servers.areSeveral();
-        silence = Duration.ofSeconds(areSeveral ? 3 : 15);
-        answer = Duration.ofSeconds(areSeveral ? 2 : 10);
+        silence = options.silence != null ? options.silence : Duration.ofSeconds(areSeveral ? 3 : 15);
+        answer = options.silence != null ? options.silence : Duration.ofSeconds(areSeveral ? 2 : 10);
         HttpClient.Builder builder = HttpClient.newBuilder()
                 .version(options.httpVersion)
                 .followRedirects(HttpClient.Redirect.NEVER)
@@ -171,7 +171,8 @@ final class Transport {
             attempts.isUnknown = true;
         }
         if (isCancelled) {
-            throw attempts.last == null ? failure : new CancelledException(failure.getMessage() + "; before that: " + attempts.last.getMessage(), attempts.last);
+            DeltaqException last = attempts.last;
+            throw last == null ? failure : new CancelledException(failure.getMessage() + "; before that: " + last.getMessage(), last);
         }
         attempts.last = failure;
         Duration pause = attempts.pauseAfter(failure, call.isOnce);
@@ -368,7 +369,8 @@ final class Transport {
     private static void set(HttpRequest.Builder request, String name, String value) {
         // The text of the builder's own exception has the value, which may be a token.
         if (value.chars().anyMatch(letter -> (letter < ' ' && letter != '\t') || letter == 0x7f || letter > 0xff)) {
-            throw new IllegalArgumentException("not sent: the header " + name + " would have a control character, such as a line break, or a letter beyond Latin-1");
+            throw new IllegalArgumentException("not sent: the header " + name
+                    + " would have a control character, such as a line break, or a letter beyond Latin-1");
         }
         request.setHeader(name, value);
     }

@@ -81,7 +81,8 @@ final class WorkerCalls {
     SettleResult settle(Scope scope, List<Settle> settles) {
         try {
             Retry.Attempts attempts = queue.transport.endless();
-            SettledList list = Queue.results(() -> queue.transport.fetchEndlessly(scope, queue.settleCall(settles), Client.reader(SettledList.class), attempts));
+            Request call = queue.settleCall(settles);
+            SettledList list = Queue.results(() -> queue.transport.fetchEndlessly(scope, call, Client.reader(SettledList.class), attempts));
             return new SettleResult(list, null);
         } catch (RuntimeException | Error e) {
             boolean isDeleted = Failures.is(e, Codes.QUEUE_NOT_FOUND);

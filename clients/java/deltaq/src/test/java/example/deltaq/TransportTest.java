@@ -104,6 +104,28 @@ class TransportTest {
     }
 
     @Test
+    void aPeerThatIsGoneIsNoticedAndALongPollIsNotCut() {
+        ClientOptions options = once();
+        options.silence = Duration.ofMillis(200);
+        answer = exchange -> {
+            if (exchange.getRequestURI().getPath().equals("/livez")) {
+                reply(exchange, 200, "text/plain", "ok");
+                return;
+            }
+            Thread.sleep(1_500);
+            reply(exchange, 200, "application/json", "{\"items\":[]}");
+        };
+        try (Client client = client(options)) {
+            PopOptions wait = new PopOptions().wait(Duration.ofSeconds(20));
+            assertEquals(List.of(), client.queue("q").pop(wait).items());
+            assertTrue(requests.stream().filter(request -> request.equals("GET /livez")).count() >= 2, requests.toString());
+            answer = exchange -> end.await();
+            ConnectionException failure = assertThrows(ConnectionException.class, () -> client.queue("q").pop(wait));
+            assertTrue(failure.isSent() && failure.getMessage().contains("alive"), failure.getMessage());
+        }
+    }
+
+    @Test
     void anInterruptEndsACall() throws Exception {
         CountDownLatch arrived = new CountDownLatch(1);
         answer = exchange -> {

@@ -57,7 +57,8 @@ public class DeltaqAutoConfiguration {
     @ConditionalOnProperty(name = "deltaq.listeners", matchIfMissing = true)
     DeltaqListeners deltaqListeners(ConfigurableListableBeanFactory beans, Client client, DeltaqProperties properties, List<Telemetry> telemetry,
             ObjectProvider<DeltaqWorkerCustomizer> customizers) {
-        return new DeltaqListeners(beans, client, properties.grace(), telemetry.stream().map(Telemetry::handlers).toList(), customizers.orderedStream().toList());
+        List<UnaryOperator<Handler>> middleware = telemetry.stream().map(Telemetry::handlers).toList();
+        return new DeltaqListeners(beans, client, properties.grace(), middleware, customizers.orderedStream().toList());
     }
 
     @Bean

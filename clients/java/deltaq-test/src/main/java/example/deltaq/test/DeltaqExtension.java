@@ -22,8 +22,8 @@ import org.junit.jupiter.api.extension.ParameterResolver;
  * }
  * }</pre>
  *
- * <p>With options, register it as a static field: {@code @RegisterExtension static final DeltaqExtension DELTAQ = new DeltaqExtension(options)}. If a test fails,
- * the log of the server is in its report.
+ * <p>With options, register it as a static field:
+ * {@code @RegisterExtension static final DeltaqExtension DELTAQ = new DeltaqExtension(options)}. If a test fails, the log of the server is in its report.
  */
 public final class DeltaqExtension implements BeforeAllCallback, AfterAllCallback, AfterEachCallback, ParameterResolver {
     private final DeltaqServer.Options options;

@@ -18,7 +18,8 @@ import java.util.function.UnaryOperator;
  * <table>
  * <caption>The meters</caption>
  * <tr><th>name</th><th>kind</th><th>tags</th></tr>
- * <tr><td>{@code deltaq.calls}</td><td>timer</td><td>{@code queue}, {@code call}, {@code outcome}: ok, the code of a problem, or the name of an exception</td></tr>
+ * <tr><td>{@code deltaq.calls}</td><td>timer</td><td>{@code queue}, {@code call}, {@code outcome}: ok, the code of a problem, or an
+ * exception</td></tr>
  * <tr><td>{@code deltaq.jobs}</td><td>timer</td><td>{@code queue}, {@code outcome}: ack, nack, reject, release, done or lost</td></tr>
  * <tr><td>{@code deltaq.worker.leases}</td><td>counter</td><td>{@code queue}, {@code worker}, {@code outcome}</td></tr>
  * <tr><td>{@code deltaq.worker.pauses}</td><td>counter</td><td>{@code queue}, {@code worker}</td></tr>
