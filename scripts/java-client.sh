@@ -31,6 +31,8 @@ done
 log=$work/maven.log
 # Runs Maven in clients/java, and prints its output if it fails, or the results of its tests.
 maven() {
+    # The class path of the scenarios has what this build depends on, and nothing of the one before.
+    rm -rf target/java/deltaq-scenarios/lib
     (cd clients/java && mvn --batch-mode --no-transfer-progress "$@") > "$log" 2>&1 || { cat "$log" >&2; exit 1; }
     grep -E '^\[INFO\] Tests run: [0-9]+, .*[0-9]$|^\[WARNING\] Tests run:' "$log" || true
 }

@@ -30,8 +30,8 @@ INTERPRETER = str(OWN_INTERPRETER) if OWN_INTERPRETER.exists() else sys.executab
 
 JAVA = TARGET / "java/deltaq-scenarios"
 # Many short programs run at once, so each has few threads of its own.
-# The archive of classes is made by scripts/java-client.sh; it is not needed.
-JVM = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-XX:SharedArchiveFile={TARGET}/java/scenarios.jsa"]
+# The archive of classes is made by scripts/java-client.sh; it is not needed, and one of another build is ignored.
+JVM = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xlog:disable", f"-XX:SharedArchiveFile={TARGET}/java/scenarios.jsa"]
 # The command of each client's scenario program, and its environment.
 CLIENTS: dict[str, tuple[list[str], dict[str, str]]] = {
     "python": ([INTERPRETER, str(PYTHON / "scenarios/program.py")], {"PYTHONPATH": str(PYTHON / "src")}),
