@@ -34,7 +34,7 @@ pub(super) const BOUNDS_DELTAS: [u32; BUCKETS] = [1, 2, 3, 5, 10, 20, 50, 100, 2
 /// The histogram counts a delta as a second.
 const DELTA_US: u64 = 1_000_000;
 /// Maximum number of sources of a queue that have a series.
-const SOURCES_MAX: usize = 100;
+const SOURCES_WITH_SERIES_MAX: usize = 100;
 /// Number of buckets with a bound.
 pub(super) const BUCKETS: usize = 12;
 
@@ -347,8 +347,17 @@ impl Sample {
         contact: impl Fn(&Source) -> Option<Time>,
         moment: Moment,
     ) -> Self {
-        let own = if self.series.name.is_some() { SOURCES_MAX } else { 0 };
-        let sources = queue.source_histories().take(own).map(|(name, history)| {
+        if self.series.name.is_none() {
+            return self;
+        }
+        // Sources that only send single changes must not leave a source without its alert.
+        let mut histories: Vec<_> = queue.source_histories().collect();
+        if histories.len() > SOURCES_WITH_SERIES_MAX {
+            histories
+                .sort_by_key(|(_, history)| (history.stale_after.is_none(), history.last_replaced.is_none()));
+            histories.truncate(SOURCES_WITH_SERIES_MAX);
+        }
+        let sources = histories.into_iter().map(|(name, history)| {
             let contact = contact(name);
             SourceSample {
                 name: name.clone(),

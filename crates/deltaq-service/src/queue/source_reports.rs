@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use deltaq_engine::id::Source;
@@ -12,6 +13,8 @@ use parking_lot::Mutex;
 
 /// How long a problem is shown that nobody reports again.
 const SHOWN_MAX: Duration = Duration::from_hours(24);
+/// Approximate size of a report in bytes, excluding its texts.
+const REPORT_BYTES: usize = 128;
 
 /// A problem that a source has reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,32 +33,42 @@ impl SourceReport {
 
 /// The problems of the sources of a queue. Beyond [`SOURCES_MAX`], the oldest one is dropped.
 #[derive(Debug, Default)]
-pub(crate) struct SourceReports(Mutex<BTreeMap<Source, SourceReport>>);
+pub(crate) struct SourceReports {
+    reports: Mutex<BTreeMap<Source, SourceReport>>,
+    /// Approximate size in bytes.
+    bytes: AtomicUsize,
+}
 
 impl SourceReports {
     /// Replaces the problem of a source.
     pub(crate) fn set(&self, source: Source, report: Option<SourceReport>) {
-        let mut reports = self.0.lock();
-        let Some(report) = report else {
-            reports.remove(&source);
-            return;
+        let mut reports = self.reports.lock();
+        match report {
+            Some(report) => reports.insert(source, report),
+            None => reports.remove(&source),
         };
-        reports.insert(source, report);
         if reports.len() > SOURCES_MAX {
             let oldest = reports.iter().min_by_key(|(_, report)| report.at).map(|(source, _)| source.clone());
             oldest.and_then(|source| reports.remove(&source));
         }
+        let bytes = reports.iter().map(|(source, report)| REPORT_BYTES + source.len() + report.problem.len());
+        self.bytes.store(bytes.sum(), Ordering::Relaxed);
+    }
+
+    /// Approximate size in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
     }
 
     /// The problem of a source.
     pub(crate) fn of(&self, source: &Source, now: Time) -> Option<SourceReport> {
-        self.0.lock().get(source).filter(|report| report.is_shown(now)).cloned()
+        self.reports.lock().get(source).filter(|report| report.is_shown(now)).cloned()
     }
 
     /// The sources with problems after the name `after`, in the order of names: at most `limit`.
     pub(crate) fn sources_after(&self, after: Option<&str>, limit: usize, now: Time) -> Vec<Source> {
         let from = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
-        let reports = self.0.lock();
+        let reports = self.reports.lock();
         let shown = reports.range::<str, _>(from).filter(|(_, report)| report.is_shown(now));
         shown.map(|(source, _)| source.clone()).take(limit).collect()
     }
