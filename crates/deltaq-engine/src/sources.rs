@@ -81,8 +81,9 @@ impl Sources {
     }
 
     /// Sets the token of the event that is applied next.
+    #[inline]
     pub(super) fn set_caller(&mut self, by: Option<&Arc<str>>) {
-        if self.caller.as_ref() != by {
+        if (by.is_some() || self.caller.is_some()) && self.caller.as_ref() != by {
             self.caller = by.cloned();
         }
     }
