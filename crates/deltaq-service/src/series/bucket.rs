@@ -1,7 +1,4 @@
 //! What happened to a queue in one minute: counts, gauges at the end of the minute, and how long leases lasted.
-
-use std::time::Duration;
-
 use deltaq_engine::effects::Work;
 use deltaq_engine::{Counters, Status};
 use deltaq_runtime::clock::whole_us;
