@@ -217,6 +217,11 @@ impl Queue {
         self.volatile.committed = rv;
     }
 
+    /// The token of the call that changes the queue.
+    pub(super) const fn caller(&self) -> Option<&Arc<str>> {
+        self.volatile.caller.as_ref()
+    }
+
     /// Sets the token of the call that changes the queue from now on. Its events name the token; what becomes due by itself does not.
     pub fn set_caller(&mut self, token: Option<Arc<str>>) {
         self.volatile.caller = token;

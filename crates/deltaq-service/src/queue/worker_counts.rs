@@ -7,7 +7,7 @@ use deltaq_engine::effects::{LeaseEnd, Work};
 use deltaq_engine::id::Worker;
 use parking_lot::Mutex;
 
-/// Leases are counted that ended in this minute or in the nine minutes before it.
+/// A lease counts if it ended in this minute or in the nine minutes before it.
 const MINUTES: u64 = 10;
 /// Maximum number of workers of a queue. Beyond it, the worker whose last lease ended first is dropped.
 const WORKERS_MAX: usize = 256;
@@ -37,7 +37,7 @@ struct ByWorker {
 struct Minutes(VecDeque<(u64, RecentLeases)>);
 
 impl WorkerCounts {
-    /// Counts leases that have ended, at a time since the start of the process.
+    /// Counts ended leases. `at` is the time since the process started.
     pub(crate) fn note(&self, at: Duration, works: &[Work]) {
         let minute = minute_of(at);
         let mut workers = self.0.lock();
