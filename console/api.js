@@ -111,12 +111,6 @@ export async function call(method, path, { raw, signal, patience = PATIENCE, ...
   }
 }
 
-/** The text of a reply, and its ETag. */
-export async function getTagged(path) {
-  const response = await request("GET", path, { signal: AbortSignal.timeout(PATIENCE) });
-  return [await response.text(), response.headers.get("etag")];
-}
-
 export const get = (path, options) => call("GET", path, options);
 export const postOnce = (path, options) => call("POST", path, options);
 

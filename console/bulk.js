@@ -2,7 +2,7 @@
 
 import { post, postOnce, queuePath } from "./api.js";
 import { confirm } from "./dialogs.js";
-import { announce, counted, h, problemLine, seen, setText } from "./dom.js";
+import { announce, counted, h, muted, problemLine, seen, setText } from "./dom.js";
 import { actionButton } from "./page.js";
 import { progressOf } from "./parked.js";
 
@@ -10,6 +10,7 @@ const PATIENCE = 300_000;
 
 /** The actions on the keys of a state. */
 const ACTIONS = {
+  __proto__: null,
   parked: [
     { text: "Redrive these keys…", path: "parked/redrive", verb: "Redrive", done: "Redriven", says: "Workers get them again, with no failures counted." },
     { text: "Discard these keys…", path: "parked/discard", verb: "Discard", done: "Discarded", says: "Their changes are dropped. No worker gets them.", isDangerous: true },
@@ -17,7 +18,7 @@ const ACTIONS = {
   delayed: [{ text: "Deliver these keys now…", path: "delayed/promote", verb: "Deliver", done: "Made ready", says: "They become ready now, before their delays and backoffs end." }],
 };
 
-/** A bar of actions on the keys that `filterOf` selects, which is an object of the API without empty members. */
+/** A bar of actions on the keys that `filterOf` selects, which is an object of the API; null and undefined are not given. */
 export function bulkBar({ queue, state, filterOf, isPermitted, signal, onDone }) {
   const place = h("div");
   const problem = problemLine();
@@ -26,14 +27,14 @@ export function bulkBar({ queue, state, filterOf, isPermitted, signal, onDone })
 
   async function act({ path, verb, done, says, isDangerous }) {
     const url = queuePath(queue, path);
-    const filter = Object.fromEntries(Object.entries({ ...filterOf(), older_than: olderThan.value.trim(), group: group.value }).filter(([, value]) => value !== "" && value !== null && value !== undefined));
+    const filter = Object.fromEntries(Object.entries({ ...filterOf(), older_than: olderThan.value.trim() || null, group: group.value || null }).filter(([, value]) => value !== null && value !== undefined));
     const selection = Object.keys(filter).length > 0 ? { filter } : { all: true };
     const { keys, resource_version: version } = await post(url, { body: { ...selection, dry_run: true }, signal });
     if (keys === 0) {
       setText(problem, "No key matches.");
       return;
     }
-    const words = Object.entries(filter).map(([name, value]) => h("li", null, h("code", null, name), " ", seen(value)));
+    const words = Object.entries(filter).map(([name, value]) => h("li", null, h("code", null, name), " ", value === "" ? muted("none") : seen(value)));
     const go = await confirm({
       title: `${verb} ${counted(keys, "key")} of ${queue}?`, action: `${verb} ${counted(keys, "key")}`, expected: isDangerous ? queue : null,
       text: [h("p", null, says), words.length > 0 ? h("ul", { class: "errors" }, words) : h("p", null, `These are all ${state} keys.`), h("p", { class: "muted" }, "Keys that change before the call reaches them are left out.")],
@@ -49,7 +50,7 @@ export function bulkBar({ queue, state, filterOf, isPermitted, signal, onDone })
       await end(changed, text);
       announce(text);
     } catch (error) {
-      await end(0, "");
+      await end(0, null);
       throw error;
     } finally {
       onDone();

@@ -30,11 +30,12 @@ export async function newQueue() {
 
 /** An object whose key is made of these parts. */
 function objectOf(parts) {
-  const object = {};
+  // A name such as __proto__ is a member like any other.
+  const object = Object.create(null);
   for (const part of parts) {
     const names = (typeof part === "string" ? part : part.pointer).split("/").slice(1).map((name) => name.replaceAll("~1", "/").replaceAll("~0", "~"));
     let place = object;
-    for (const name of names.slice(0, -1)) place = place[name] ??= {};
+    for (const name of names.slice(0, -1)) place = place[name] ??= Object.create(null);
     place[names.at(-1) ?? "key"] = "test-1";
   }
   return JSON.stringify(object, null, 2);

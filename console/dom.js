@@ -14,6 +14,9 @@ const UNSEEN_IN_LINE = new RegExp(`${HIDDEN}]]`, "gv");
 /** The same, and spaces at the ends. */
 const UNSEEN_IN_NAME = new RegExp(`${HIDDEN}]]|^ +| +$`, "gv");
 
+/** The children that are there. */
+const flat = (children) => children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false);
+
 function fill(element, properties, children) {
   for (const [name, value] of Object.entries(properties ?? {})) {
     if (value === null || value === undefined || value === false) continue;
@@ -21,7 +24,7 @@ function fill(element, properties, children) {
     else if (name === "value" || name === "checked" || name === "indeterminate") element[name] = value;
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...flat(children));
   return element;
 }
 
@@ -43,7 +46,7 @@ export function setText(element, text) {
 
 /** Replaces the children of an element. */
 export function show(element, ...children) {
-  element.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  element.replaceChildren(...flat(children));
   return element;
 }
 
@@ -118,25 +121,27 @@ export function span(ms) {
 /** A number of bytes. */
 export function bytes(number) {
   if (number < 1024) return `${number} B`;
-  return number < 1 << 20 ? `${(number / 1024).toFixed(1)} KiB` : `${(number / (1 << 20)).toFixed(1)} MiB`;
+  const power = Math.min(4, Math.floor(Math.log2(number) / 10));
+  return `${(number / 1024 ** power).toFixed(1)} ${" KMGT"[power]}iB`;
 }
 
 const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
 const day = new Intl.DateTimeFormat(undefined, { year: "numeric", month: "short", day: "numeric" });
 
-/** An instant in local time, with UTC as its title. Instants of another day have the day. */
+/** A text that stands for an instant, with UTC as its title. */
+const instantText = (instant, text) => h("time", { datetime: instant, title: `${instant.replace("T", " ").replace("Z", "")} UTC` }, text);
+
+/** An instant in local time. Instants of another day have the day. */
 export function time(instant) {
   const date = new Date(instant);
   if (!instant || Number.isNaN(date.getTime())) return h("span", { class: "muted" }, "–");
   const isToday = date.toDateString() === new Date(now()).toDateString();
   const text = isToday ? clock.format(date) : `${day.format(date)}, ${clock.format(date)}`;
-  return h("time", { datetime: instant, title: `${instant.replace("T", " ").replace("Z", "")} UTC` }, text);
+  return instantText(instant, text);
 }
 
 /** How long ago an instant is. */
-export function ago(instant) {
-  return h("time", { datetime: instant, title: `${instant.replace("T", " ").replace("Z", "")} UTC` }, `${span(now() - new Date(instant))} ago`);
-}
+export const ago = (instant) => instantText(instant, `${span(now() - new Date(instant))} ago`);
 
 let announcer = null;
 /** Says a text to screen readers. */

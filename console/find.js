@@ -3,19 +3,19 @@
 import { get } from "./api.js";
 import { now } from "./clock.js";
 import { announce, count, counted, foreign, h, muted, show, time } from "./dom.js";
-import { toKey, toKeys, toQueue } from "./routes.js";
+import { toKey, toQueue } from "./routes.js";
 import { failure, loading, state } from "./states.js";
 import { section } from "./table.js";
-import { queueLink, workerName } from "./workers.js";
+import { QUEUE, SOURCE, WORKER } from "./workers.js";
 
 const KEYS = [
   ["Key", ({ queue, key }) => [toKey(queue, key), foreign(key, "key")]],
-  ["Queue", queueLink],
+  QUEUE,
   ["State", ({ state: word }) => (word === null ? muted("acknowledged") : h("span", { class: `pill ${word}` }, word))],
 ];
 const QUEUES = [["Queue", (queue) => [toQueue(queue), foreign(queue)]]];
-const SOURCES = [["Source", ({ queue, source }) => [toKeys(queue, { state: "latest", source }), foreign(source)]], ["Queue", queueLink], ["Keys", ({ keys }) => count(keys), "number"]];
-const WORKERS = [["Worker", ({ queue, worker }) => [toKeys(queue, { state: "leased", worker }), workerName(worker)]], ["Queue", queueLink], ["Leases", ({ leased }) => count(leased), "number"]];
+const SOURCES = [SOURCE, QUEUE, ["Keys", ({ keys }) => count(keys), "number"]];
+const WORKERS = [WORKER, QUEUE, ["Leases", ({ leased }) => count(leased), "number"]];
 
 export async function findView({ body, query, signal, reload }) {
   const text = query.q ?? "";

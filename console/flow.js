@@ -34,7 +34,8 @@ const NARROW = {
   ],
 };
 
-const TITLES = { ready: "Ready", delayed: "Delayed", leased: "Leased", parked: "Parked", known: "Known" };
+/** The states of keys that are counted. */
+export const TITLES = { ready: "Ready", delayed: "Delayed", leased: "Leased", parked: "Parked", known: "Known" };
 
 /** What the keys of a state wait for. */
 const MEANINGS = {

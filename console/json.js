@@ -94,7 +94,8 @@ export function parse(text, raw) {
     name = kind === "string" ? text.slice(begin, after) : "";
   }
   return JSON.parse(around + text.slice(end), (member, value) => {
-    if (!raw.has(member)) return value;
+    // The whole text has the name "", which may be one of `raw`.
+    if (!raw.has(member) || typeof value !== "number") return value;
     return kept[value] === "null" ? null : new Raw(kept[value]);
   });
 }

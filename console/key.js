@@ -138,6 +138,7 @@ const EVENTS = { appended: "change", leased: "leased", extended: "lease extended
 function eventRow(event) {
   const words = event.event === "settled" ? event.outcome ?? "settled" : event.event === "appended" ? event.type ?? "change" : EVENTS[event.event] ?? event.event.replaceAll("_", " ");
   const notes = [
+    event.by && ["by ", foreign(event.by)],
     event.worker && ["worker ", foreign(event.worker)],
     event.source && ["from ", foreign(event.source)],
     event.parked === true && h("strong", { class: "alarm" }, "parked"),

@@ -51,7 +51,8 @@ const itemColumns = (queue) => [
 const objectColumns = (queue) => [key(queue), ["Source", sourceOf], ["Changed by event", (object) => String(object.resource_version), "number"]];
 
 export async function keysView({ queue, body, query, signal, setQuery }) {
-  const present = { ...query, state: query.state || "pending" };
+  // A worker holds leased keys, and an index has acknowledged ones: a link with another state must not offer an action on all keys of it.
+  const present = { ...query, state: query.index && query.value ? "known" : query.worker ? "leased" : query.state || "pending" };
   const report = reporter(signal);
   let reading = new AbortController();
   let typing = null;
@@ -172,7 +173,7 @@ export async function keysView({ queue, body, query, signal, setQuery }) {
     // An action that has filters shows its progress until another state is listed.
     if (bulk.dataset.state !== present.state) {
       bulk.dataset.state = present.state;
-      show(bulk, bulkBar({ queue, state: present.state, isPermitted, signal, onDone: read, filterOf: () => ({ prefix: present.find, source: present.source, error: present.error }) }));
+      show(bulk, bulkBar({ queue, state: present.state, isPermitted, signal, onDone: read, filterOf: () => ({ prefix: present.find || null, source: present.source || null, error: present.error }) }));
     }
     return next(null, true);
   }

@@ -2,12 +2,13 @@
 
 import { serverInfo } from "./api.js";
 import { h, showAgain } from "./dom.js";
+import { isBroken, isHeld } from "./queues.js";
 
 const ENTRIES = [
   ["DeltaqKeysParked", "keys are parked", (status) => status.parked > 0],
   ["DeltaqBacklogGrowing", "no worker takes the keys", (status) => status.ready > 0 && status.leased === 0 && status.waiters === 0 && !status.paused],
-  ["DeltaqFollowerLagging", "the follower can't go on", ({ follow }) => follow?.state === "blocked" || follow?.state === "waiting"],
-  ["DeltaqPushFailing", "the endpoint fails", ({ push }) => Boolean(push) && push.state !== "sending"],
+  ["DeltaqFollowerLagging", "the follower can't go on", isHeld],
+  ["DeltaqPushFailing", "the endpoint fails", isBroken],
   ["DeltaqHookRejects", "deliveries were not applied", ({ hook }) => hook?.kept > 0],
 ];
 

@@ -43,7 +43,7 @@ const COLUMNS = [
   ["Version", ofDetails(({ version }) => foreign(version))],
   ["Store", ofDetails(({ store }) => STORES[store] ?? foreign(store))],
   ["Survives", ofDetails(({ durability }) => SURVIVES[durability] ?? foreign(durability))],
-  ["Disk free", ofDetails((details) => (typeof details.disk_free_bytes === "number" ? bytes(details.disk_free_bytes) : null))],
+  ["Disk free", ofDetails((details) => (details.disk_free_bytes === null ? null : bytes(details.disk_free_bytes)))],
   ["Runs for", ofDetails((details) => span(details.uptime_ms)), "number"],
 ];
 const OF_SEVERAL = [

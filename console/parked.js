@@ -56,14 +56,19 @@ export function progressOf({ place, queue, state: from = "parked", total, title,
     before ??= status[from];
     if (!timer.signal.aborted) render(status, Math.min(total, Math.max(0, before - status[from])));
   }, { every: PROGRESS_EVERY, signal: timer.signal, onFailure: () => {} });
-  /** The call has ended, after so many keys. */
+  /** The call has ended, after so many keys; `what` is null if it failed. The outcome is shown even if the counts can't be read. */
   return async (keys, what) => {
     timer.abort();
+    if (what === null) {
+      show(place);
+      return;
+    }
     setText(heading, what);
     bar.setAttribute("aria-label", what);
     bar.max = Math.max(keys, 1);
     bar.value = keys;
-    render(await get(queuePath(queue, "status"), { signal }), keys);
+    setText(text, `${count(keys)} of ${counted(bar.max, "key")}.`);
+    await get(queuePath(queue, "status"), { signal }).then((status) => render(status, keys), () => {});
   };
 }
 

@@ -10,11 +10,12 @@ import { linksOf } from "./links.js";
 import { poll } from "./live.js";
 import { actionButton, readOnlyNote } from "./page.js";
 import { badges, isBroken, isHeld, rateOf } from "./queues.js";
-import { toKeys, toQueue, toQueues } from "./routes.js";
+import { toQueue, toQueues } from "./routes.js";
 import { seriesSection } from "./series.js";
+import { LAST_LIST, listText } from "./sources.js";
 import { failure, loading, stale } from "./states.js";
 import { facts, section } from "./table.js";
-import { workerName } from "./workers.js";
+import { SOURCE, WORKER } from "./workers.js";
 
 const EVERY = 1000;
 const DETAILS_EVERY = 4000;
@@ -61,24 +62,16 @@ function sentence(status) {
   return `Workers are busy. The oldest change that is not acknowledged is ${span(status.oldest_unacknowledged_age_ms)} old.`;
 }
 
-function lastReplace(last) {
-  if (!last) return "–";
-  if (last.aborted) return h("span", { class: "alarm" }, "cut off; send the list again");
-  if (!last.ended_at) return "running";
-  const { replaced, deleted, unchanged } = last.counts;
-  return [ago(last.ended_at), muted(` ${count(replaced)} queued, ${count(deleted)} deleted, ${count(unchanged)} unchanged`)];
-}
-
 const SOURCES = [
-  ["Source", ({ queue, source }) => [toKeys(queue, { state: "latest", source }), foreign(source)]],
+  SOURCE,
   ["Keys", ({ keys }) => count(keys), "number"],
   ["Last call", (source) => source.last_call_at && ago(source.last_call_at)],
   ["Sequence", (source) => source.sequence?.text, "number"],
-  ["Last list", (source) => [source.problem && h("p", { class: "alarm" }, seen(source.problem.detail)), lastReplace(source.last_replace)], "long"],
+  LAST_LIST,
 ];
 
 const WORKERS = [
-  ["Worker", ({ queue, worker }) => [toKeys(queue, { state: "leased", worker }), workerName(worker)]],
+  WORKER,
   ["Leases", ({ leased }) => count(leased), "number"],
   ["Oldest", (worker) => worker.oldest_leased_at && ago(worker.oldest_leased_at)],
   ["Expires", ({ next_expires_in_ms: left }) => (left === null ? null : `in ${span(left)}`)],
@@ -164,7 +157,7 @@ export function queueView({ queue, head: frameHead, body, query, signal, setQuer
       ["Initial list", status.has_synced ? "synced" : status.initial_remaining === 0 ? "not begun" : `${counted(status.initial_remaining, "key")} to go`],
       ["Waiting pops", count(status.waiters)],
       ["Version", String(status.resource_version)],
-      status.last_replace && !status.last_replace.source && ["Last list", lastReplace(status.last_replace)],
+      status.last_replace && !status.last_replace.source && ["Last list", listText(status.last_replace)],
       status.follow && ["Follows", [h("a", { href: toQueue(settings.follow.queue) }, foreign(settings.follow.queue)), `, ${status.follow.state}, ${counted(status.follow.lag_events, "event")} behind`]],
       status.push && ["Endpoint", [`${status.push.state}, ${count(status.push.in_flight)} of ${counted(status.push.allowed_in_flight, "request")} in flight`, status.push.last_success_at && [", took a key ", ago(status.push.last_success_at)]]],
       status.hook && ["Hook", [status.hook.last_applied_at ? ["applied ", ago(status.hook.last_applied_at)] : "nothing applied yet", `, ${count(status.hook.kept)} kept`, status.hook.last_rejected && h("p", { class: "muted" }, "Last rejected ", ago(status.hook.last_rejected_at), ": ", foreign(status.hook.last_rejected))]],

@@ -2,6 +2,7 @@
 
 import { get } from "./api.js";
 import { ago, announce, button, compact, count, counted, foreign, h, rate, searchField, setText, show, span } from "./dom.js";
+import { TITLES } from "./flow.js";
 import { listPage } from "./page.js";
 import { toKeys, toParked, toQueue } from "./routes.js";
 import { seriesSection } from "./series.js";
@@ -17,32 +18,25 @@ const PAGE_OF_API = 5000;
 /** The time between two reads: longer on servers with many queues. */
 const every = (queues) => (queues > 2000 ? 10_000 : queues > 200 ? 4000 : 2000);
 
+/** The states whose counts are columns. */
+const STATES = Object.keys(TITLES);
+
 const ORDERS = {
+  __proto__: null,
+  ...Object.fromEntries(STATES.map((state) => [state, (a, b) => a.status[state] - b.status[state]])),
   name: (a, b) => (a.name < b.name ? -1 : 1),
-  ready: (a, b) => a.status.ready - b.status.ready,
-  delayed: (a, b) => a.status.delayed - b.status.delayed,
-  leased: (a, b) => a.status.leased - b.status.leased,
-  parked: (a, b) => a.status.parked - b.status.parked,
-  known: (a, b) => a.status.known - b.status.known,
   age: (a, b) => a.status.oldest_unacknowledged_age_ms - b.status.oldest_unacknowledged_age_ms,
   rate: (a, b) => (a.rate ?? -1) - (b.rate ?? -1),
 };
 
 const COLUMNS = [
   { title: "Queue", sort: "name" },
-  { title: "Ready", sort: "ready", isNumber: true },
-  { title: "Delayed", sort: "delayed", isNumber: true },
-  { title: "Leased", sort: "leased", isNumber: true },
-  { title: "Parked", sort: "parked", isNumber: true },
-  { title: "Known", sort: "known", isNumber: true },
+  ...STATES.map((state) => ({ title: TITLES[state], sort: state, isNumber: true })),
   { title: "Oldest change", label: "Oldest", sort: "age", isNumber: true },
   { title: "Changes in/s", sort: "rate", isNumber: true },
   { title: "Last list" },
   { title: "Sync" },
 ];
-
-/** The states whose counts are columns. */
-const STATES = ["ready", "delayed", "leased", "parked", "known"];
 
 async function readAll(signal) {
   const queues = [];
@@ -148,10 +142,7 @@ function createRow(queue) {
   return { element, update };
 }
 
-function totals(queues) {
-  const sum = (name) => queues.reduce((total, queue) => total + queue.status[name], 0);
-  return [["Ready", sum("ready")], ["Delayed", sum("delayed")], ["Leased", sum("leased")], ["Parked", sum("parked")], ["Known", sum("known")]];
-}
+const totals = (queues) => STATES.map((state) => [TITLES[state], queues.reduce((sum, { status }) => sum + status[state], 0)]);
 
 export async function queuesView({ body, query, signal, setQuery, reload }) {
   let present = { ...query };

@@ -7,7 +7,7 @@ import { poll } from "./live.js";
 
 /** A series has a new point each minute. */
 const EVERY = 20_000;
-const RANGES = { "1h": ["the last hour", "1m"], "6h": ["the last 6 hours", "5m"], "24h": ["the last 24 hours", "15m"] };
+const RANGES = { __proto__: null, "1h": ["the last hour", "1m"], "6h": ["the last 6 hours", "5m"], "24h": ["the last 24 hours", "15m"] };
 
 const perMinute = (value) => (value < 10 && !Number.isInteger(value) ? value.toFixed(1) : count(Math.round(value)));
 

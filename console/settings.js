@@ -1,6 +1,6 @@
 // The settings of a queue, edited field by field. What a change means is asked from the server and shown before it is saved.
 
-import { call, get, getTagged, may, postOnce, queuePath, whoami } from "./api.js";
+import { call, get, may, postOnce, queuePath, whoami } from "./api.js";
 import { confirm } from "./dialogs.js";
 import { announce, count, counted, h, muted, problemLine, seen, setText, show } from "./dom.js";
 import { parse } from "./json.js";
@@ -13,16 +13,29 @@ const ROWS_MAX = 14;
 /** A JSON text that fits on a line. */
 const SHORT = 40;
 
-/** The settings by name, each as its text, and their ETag. */
-async function readSettings(queue) {
-  const [text, tag] = await getTagged(queuePath(queue, "settings"));
-  return { values: texts(text), tag };
-}
+const SETTINGS = new Set(["settings"]);
+
+/** The settings in the document of a queue by name, each as its text. */
+const settingsOf = ({ settings }) => texts(settings.text);
+const readSettings = async (queue) => settingsOf(await get(queuePath(queue), { raw: SETTINGS }));
 
 /** The members of an object, each as its text. */
 function texts(text) {
   const members = parse(text, new Set(Object.keys(JSON.parse(text))));
   return new Map(Object.entries(members).map(([name, value]) => [name, value === null ? "null" : value.text]));
+}
+
+const objectText = (members) => `{${[...members].map(([name, text]) => `${JSON.stringify(name)}:${text}`).join(",")}}`;
+
+/** The members that another object lacks, or has with another text. */
+const differing = (members, other) => [...members].filter(([name, text]) => text !== other.get(name));
+
+/** The merge patch that makes one JSON text of another: null removes a member. */
+function patchOf(before, after) {
+  if (!before.startsWith("{") || !after.startsWith("{")) return after;
+  const [old, fresh] = [texts(before), texts(after)];
+  const gone = [...old.keys()].filter((name) => !fresh.has(name)).map((name) => [name, "null"]);
+  return objectText([...gone, ...differing(fresh, old).map(([name, text]) => [name, patchOf(old.get(name) ?? "null", text)])]);
 }
 
 /** What the schema of a setting says. */
@@ -94,7 +107,7 @@ export async function settingsView({ queue, body, signal, reload }) {
   const review = h("button", { type: "submit", class: "primary", disabled: true }, "Review the changes…");
   const undo = h("button", { type: "button", disabled: true, onclick: () => { fields.forEach((field) => fill(field)); changed(); } }, "Undo");
 
-  const fields = [...settings.values.keys()].map((name) => {
+  const fields = [...settings.keys()].map((name) => {
     const kind = kindOf(properties[name] ?? {}, all);
     const id = `setting-${name}`;
     const one = control(kind, id, !isPermitted, () => { resize(field); changed(); });
@@ -104,10 +117,10 @@ export async function settingsView({ queue, body, signal, reload }) {
     const field = { name, ...one, wrong, box: element };
     return field;
   });
-  const isChanged = (field) => field.element.value !== field.shown(settings.values.get(field.name) ?? "null");
+  const isChanged = (field) => field.element.value !== field.shown(settings.get(field.name) ?? "null");
   const resize = ({ element }) => { element.rows = Math.min(ROWS_MAX, element.value.split("\n").length); };
   function fill(field) {
-    field.element.value = field.shown(settings.values.get(field.name) ?? "null");
+    field.element.value = field.shown(settings.get(field.name) ?? "null");
     setText(field.wrong, "");
     resize(field);
   }
@@ -137,7 +150,6 @@ export async function settingsView({ queue, body, signal, reload }) {
     }
     return isWrong ? null : wanted;
   }
-  const objectText = (members) => `{${[...members].map(([name, text]) => `${JSON.stringify(name)}:${text}`).join(",")}}`;
 
   /** Reads the settings again. The fields that the user has changed keep their content. */
   async function readAgain() {
@@ -152,38 +164,41 @@ export async function settingsView({ queue, body, signal, reload }) {
     if (wanted === null) return;
     setText(problem, "");
     setText(note, "");
-    const planned = new Map([...settings.values, ...wanted]);
+    const planned = new Map([...settings, ...wanted]);
     const plan = await postOnce(queuePath(queue, "settings", "plan"), { body: objectText(planned), raw: new Set(["current", "planned"]), signal });
-    if (plan.etag !== settings.tag) {
+    const [before, after] = [plan.current, plan.planned].map((document) => texts(document?.text ?? "{}"));
+    if (differing(settings, before).length > 0) {
       await readAgain();
       setText(note, "Somebody else has changed the settings. The fields show the present ones, and your changes. Review them again.");
       return;
     }
-    const [before, after] = [texts(plan.current.text), texts(plan.planned.text)];
-    const differences = [...after].filter(([name, text]) => text !== before.get(name)).map(([name, text]) => [name, before.get(name), text]);
+    const differences = differing(after, before).map(([name, text]) => [name, before.get(name), text]);
     if (differences.length === 0) {
       setText(note, "These values mean the same as the present ones. Nothing changes.");
       return;
     }
-    const isDone = await confirm({
+    // Of a schema null is a value, so it is sent as a whole.
+    const patch = Array.from(wanted, ([name, text]) => [name, name === "schema" ? text : patchOf(before.get(name) ?? "null", text)]);
+    const saved = await confirm({
       title: `Change ${counted(differences.length, "setting")} of ${queue}?`, action: "Save", isWide: true,
       text: [diffTable(differences)],
       act: async () => {
         try {
-          await call("PATCH", queuePath(queue), { body: objectText(wanted), match: plan.etag });
+          return settingsOf(await call("PATCH", queuePath(queue), { body: objectText(patch), match: plan.etag, raw: SETTINGS }));
         } catch (error) {
           if (error.code !== "precondition-failed") throw error;
           await readAgain();
           throw new Error("Somebody else has changed the settings meanwhile, so nothing is saved. Cancel, and review your changes again.");
         }
-        return true;
       },
     });
-    if (!isDone) return;
-    settings = await readSettings(queue);
+    if (!saved) return;
+    settings = saved;
     fields.forEach(fill);
     changed();
-    setText(note, `Saved: ${differences.map(([name]) => name).join(", ")}.`);
+    const names = (members) => members.map(([name]) => name).join(", ");
+    const others = differing(after, saved);
+    setText(note, others.length === 0 ? `Saved: ${names(differences)}.` : `Saved, but not as reviewed: ${names(others)}. The fields show what the server has set.`);
     announce(note.textContent);
   }
 

@@ -4,10 +4,10 @@ import { get } from "./api.js";
 import { ago, are, count, counted, foreign, h, muted, seen, span, time } from "./dom.js";
 import { now } from "./clock.js";
 import { searchPage } from "./page.js";
-import { toKeys, toPage } from "./routes.js";
+import { toPage } from "./routes.js";
 import { state } from "./states.js";
 import { pill } from "./table.js";
-import { queueLink } from "./workers.js";
+import { QUEUE, SOURCE } from "./workers.js";
 
 const SHOWN = 500;
 /** Most entries that are read. */
@@ -32,24 +32,26 @@ async function readPages(path, signal) {
 }
 
 /** A list that a source has sent, with its counts. */
-function listText(last) {
+export function listText(last) {
   if (!last) return "no list";
-  if (last.aborted) return h("span", { class: "alarm" }, "cut off");
+  if (last.aborted) return h("span", { class: "alarm" }, "cut off; send the list again");
   if (!last.ended_at) return "running";
   const { replaced, deleted, unchanged } = last.counts;
   return [ago(last.ended_at), muted(` ${count(replaced)} queued, ${count(deleted)} deleted, ${count(unchanged)} unchanged`)];
 }
 
+export const LAST_LIST = ["Last list", (one) => [one.problem && h("p", { class: "alarm" }, seen(one.problem.detail)), listText(one.last_replace)], "long"];
+
 const isBad = (source) => source.is_stale === true || Boolean(source.problem);
 
 const SOURCE_COLUMNS = [
-  ["Source", ({ queue, source }) => [toKeys(queue, { state: "latest", source }), foreign(source)]],
-  ["Queue", queueLink],
+  SOURCE,
+  QUEUE,
   ["State", (one) => pill(one.is_stale ? "stale" : one.problem ? "out of step" : "in step", isBad(one))],
   ["Last contact", (one) => one.last_contact_at && ago(one.last_contact_at), "long"],
   ["Stale after", (one) => one.stale_after ?? muted("never")],
   ["Keys", (one) => count(one.keys), "number"],
-  ["Last list", (one) => [one.problem && h("p", { class: "alarm" }, seen(one.problem.detail)), listText(one.last_replace)], "long"],
+  LAST_LIST,
 ];
 
 export function sourcesView(context) {
@@ -67,7 +69,7 @@ export function sourcesView(context) {
 
 const REFLECTOR_COLUMNS = [
   ["Instance", (one) => foreign(one.instance)],
-  ["Queue", queueLink],
+  QUEUE,
   ["Source", (one) => [h("a", { class: "plain", href: toPage("sources", { find: one.source }) }, foreign(one.source)), one.kind && muted(` ${one.kind}`)]],
   ["State", (one) => pill(one.state, one.state !== "ok")],
   ["Last success", (one) => (one.last_success_at ? ago(one.last_success_at) : "never"), "long"],

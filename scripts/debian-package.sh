@@ -55,6 +55,7 @@ fi
 gpgconf --kill gpg-agent
 
 if [ "$(id -u)" -ne 0 ]; then fail "the installation needs root"; fi
+PATH=$PATH:/usr/sbin:/sbin
 # The overlay is on a tmpfs, which is no layer of the file system below it. /run and the processes are new.
 mkdir "$work/system"
 export work version

@@ -147,11 +147,12 @@ var written = []string{"DetailedKeyPart", "ForgetBody", "InfoLimits", "KeyPrefix
 // ofOperators are the schemas of calls that the client does not make.
 var ofOperators = []string{"ActivityEntry", "ActivityPage", "DeliveriesBody", "DeliveriesCount", "DeliveryDocument", "DeliveryList", "DrainEstimate", "Found", "FoundKey",
 	"FoundSource", "FoundWorker", "HookAnswer", "PageOfQueues_QueueSourceDocument", "PageOfQueues_ReflectorDocument", "ProcessingTime", "QueueSourceDocument",
-	"QueueWorkerDocument", "Redelivered", "ReflectorDocument", "ReflectorReport", "SeriesCounts", "SeriesDocument", "SeriesGauges", "SeriesPoint", "SeriesRates", "WorkerList"}
+	"QueueWorkerDocument", "Redelivered", "ReflectorDocument", "ReflectorReport", "SeriesCounts", "SeriesDocument", "SeriesGauges", "SeriesPoint", "SeriesRates",
+	"SourceThreshold", "SourcesChange", "WorkerList"}
 
 // byOperators are the calls of operators, who use the console or the command, and the heartbeats of deltaq reflect.
 var byOperators = []string{"GET /v1/activity", "GET /v1/find", "GET /v1/queues/{queue}/series", "GET /v1/reflectors", "GET /v1/series", "GET /v1/sources",
-	"GET /v1/workers", "POST /v1/queues/{queue}/reflectors"}
+	"GET /v1/workers", "PATCH /v1/queues/{queue}/sources", "POST /v1/queues/{queue}/reflectors"}
 
 // members returns the names of the members of a type, and which of them may be absent or null.
 func members(of reflect.Type) map[string]bool {
@@ -352,6 +353,8 @@ func callsThatChange(ctx context.Context, q *deltaq.Queue) []error {
 	do(q.Forget(ctx, "a"))
 	do(nil, q.ReportSource(ctx, "erp", "the export is late"))
 	do(nil, q.SeenSource(ctx, "erp"))
+	do(q.SetStaleAfter(ctx, "erp", 15*time.Minute))
+	do(q.SetStaleAfter(ctx, "erp", 0))
 	do(q.RenumberSource(ctx, "erp", deltaq.Ptr(int64(7))))
 	for _, end := range []func(string) error{
 		func(id string) error { _, err := q.Ack(ctx, id); return err },

@@ -541,6 +541,8 @@ type NodeDetails struct {
 	UptimeMs   int64            `json:"uptime_ms"`
 	Queues     int64            `json:"queues"`
 	Owned      []OwnedPartition `json:"owned"`
+	// DiskFreeBytes is nil with PostgreSQL and without a store.
+	DiskFreeBytes *int64 `json:"disk_free_bytes"`
 }
 
 // OwnedPartition is a partition that a node owns. Epoch is nil without a store.

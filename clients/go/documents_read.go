@@ -171,6 +171,10 @@ type WorkerStatus struct {
 	NextExpiresInMs *int64     `json:"next_expires_in_ms"`
 	Waiting         int64      `json:"waiting"`
 	OldestWaitingAt *time.Time `json:"oldest_waiting_at"`
+	// RecentAcks counts the leases that ended with an ack or a done in the last ten minutes.
+	RecentAcks int64 `json:"recent_acks"`
+	// RecentFailures counts those that ended with a nack or a reject, or that expired.
+	RecentFailures int64 `json:"recent_failures"`
 }
 
 // Index is an index of the known objects.

@@ -378,8 +378,21 @@ func (q *Queue) SeenSource(ctx context.Context, source string) error {
 	return err
 }
 
+// SetStaleAfter sets how long a source may be silent before it counts as stale. Zero removes the threshold.
+func (q *Queue) SetStaleAfter(ctx context.Context, source string, staleAfter time.Duration) (*Source, error) {
+	var threshold *Duration
+	if staleAfter != 0 {
+		threshold = Ptr(Duration(staleAfter))
+	}
+	return q.changeSource(ctx, source, map[string]any{"stale_after": threshold})
+}
+
 // RenumberSource sets the last sequence number of a source. Nil forgets it: the next call of the source is applied whatever its number is.
 func (q *Queue) RenumberSource(ctx context.Context, source string, sequence *int64) (*Source, error) {
+	return q.changeSource(ctx, source, map[string]any{"sequence": sequence})
+}
+
+func (q *Queue) changeSource(ctx context.Context, source string, change map[string]any) (*Source, error) {
 	name, err := segment(source)
 	if err != nil {
 		return nil, err
@@ -388,7 +401,7 @@ func (q *Queue) RenumberSource(ctx context.Context, source string, sequence *int
 	if err != nil {
 		return nil, err
 	}
-	if call.body, err = encode(map[string]any{"sequence": sequence}); err != nil {
+	if call.body, err = encode(change); err != nil {
 		return nil, err
 	}
 	return fetch[Source](ctx, q.client, call)

@@ -7,6 +7,7 @@ mod apply;
 mod confirm;
 mod connection;
 mod consume;
+mod everywhere;
 mod failure;
 mod hook;
 mod indexes;
@@ -82,6 +83,9 @@ pub enum Client {
     /// Reads.
     #[command(flatten)]
     Read(read::Commands),
+    /// Reads of all queues.
+    #[command(flatten)]
+    Everywhere(everywhere::Commands),
     /// Waiting.
     #[command(flatten)]
     Waiting(waiting::Commands),
@@ -102,6 +106,7 @@ impl Client {
             Self::Produce(command) => command.run(),
             Self::Consume(command) => command.run(),
             Self::Read(command) => command.run(),
+            Self::Everywhere(command) => command.run(),
             Self::Waiting(command) => command.run(),
             Self::Status(command) => command.run(),
             Self::Watch(command) => command.run(),

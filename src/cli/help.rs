@@ -12,7 +12,7 @@ const GROUPS: &[(&str, &[&str])] = &[
         "Run and keep a server",
         &["serve", "config", "token", "kubeconfig", "health", "check", "backup", "export", "import", "bench"],
     ),
-    ("Watch", &["status", "nodes", "queues", "series", "top", "tail", "watch", "wait"]),
+    ("Watch", &["status", "nodes", "queues", "series", "top", "activity", "tail", "watch", "wait"]),
     (
         "Manage a queue",
         &["queue", "apply", "push", "hook", "parked", "promote", "redrive", "discard", "forget"],
@@ -22,7 +22,17 @@ const GROUPS: &[(&str, &[&str])] = &[
     (
         "Read",
         &[
-            "items", "explain", "latest", "known", "indexes", "history", "sources", "workers", "groups",
+            "items",
+            "explain",
+            "latest",
+            "known",
+            "indexes",
+            "history",
+            "find",
+            "sources",
+            "reflectors",
+            "workers",
+            "groups",
             "synced",
         ],
     ),

@@ -157,10 +157,10 @@ impl Operation {
     /// The conditional headers that it supports.
     pub(super) fn conditional_headers(&self) -> &'static [HeaderName] {
         static OF_READ: [HeaderName; 1] = [header::IF_NONE_MATCH];
-        static OF_DELETION: [HeaderName; 1] = [header::IF_MATCH];
+        static IF_MATCH_ONLY: [HeaderName; 1] = [header::IF_MATCH];
         static OF_CHANGE: [HeaderName; 2] = [header::IF_MATCH, header::IF_NONE_MATCH];
         match self.id {
-            Some("delete_queue") => &OF_DELETION,
+            Some("delete_queue" | "patch_sources") => &IF_MATCH_ONLY,
             Some("get_settings" | "get_latest" | "get_known" | "get_object_of") => &OF_READ,
             Some("put_queue" | "patch_queue" | "add" | "update" | "delete") => &OF_CHANGE,
             _ => &[],

@@ -12,7 +12,7 @@ use tracing::Level;
 
 use super::node;
 use super::operation::{Class as Limit, Permission};
-use super::problem::{self, Code, Problem};
+use super::problem::{self, Code, PassedOn, Problem};
 use super::request::context::{Peer, REQUEST_ID, RequestContext};
 use super::request_metrics::UNMATCHED;
 use super::status;
@@ -89,6 +89,8 @@ pub(super) fn not_found(path: &str, nearest: Option<String>) -> Problem {
 pub(super) struct Observed {
     context: Arc<RequestContext>,
     is_reported: bool,
+    /// Whether the reply is that of another node, which has carried out the call.
+    is_passed_on: bool,
 }
 
 /// The refusals whose lines are limited together: those of a token do not hide those of others.
@@ -99,12 +101,13 @@ fn refusals(outcome: &str, who: Option<&str>) -> String {
 impl Observed {
     pub(super) fn begin(context: Arc<RequestContext>) -> Self {
         context.state.request_metrics.begin();
-        Self { context, is_reported: false }
+        Self { context, is_reported: false, is_passed_on: false }
     }
 
     /// Completes the response and reports the request.
     pub(super) fn end(&mut self, (mut response, code): (Response, Option<Code>)) -> Response {
         let context = &self.context;
+        self.is_passed_on = response.extensions().get::<PassedOn>().is_some();
         let headers = response.headers_mut();
         if let Ok(value) = HeaderValue::from_str(&context.id) {
             headers.insert(&REQUEST_ID, value);
@@ -190,13 +193,19 @@ impl Observed {
             verb: context.authorization.verb.get().map(|verb| verb.as_str()),
             method: context.method,
             route,
-            // A plan changes nothing.
-            operation: context.operation().and_then(|known| known.id).filter(|id| *id != "plan_settings"),
+            operation: self.operation_of_activity(),
             queue: context.queue(),
             keys: keys.or(counts.items).or(counts.leases).or(counts.keys),
             outcome,
             status,
         });
+    }
+
+    /// The operation, if the call belongs into the activity. A plan changes nothing, and a call that was passed on is in the activity of
+    /// the node that has carried it out.
+    fn operation_of_activity(&self) -> Option<&'static str> {
+        let id = self.context.operation().and_then(|known| known.id);
+        id.filter(|id| *id != "plan_settings" && !self.is_passed_on)
     }
 
     /// Whether this is a call of `/livez` or `/readyz`, or a read of a console file.
@@ -213,7 +222,9 @@ impl Observed {
         if self.is_check() || !(context.state.audit.all || is_admin || is_refused) {
             return None;
         }
-        let is_authorized = context.authorization.is_granted.load(Ordering::Relaxed);
+        // A part of the request may be forbidden although the operation is not.
+        let is_forbidden = status == Some(Code::Forbidden.status());
+        let is_authorized = context.authorization.is_granted.load(Ordering::Relaxed) && !is_forbidden;
         Some(if is_admin && is_authorized {
             Class::Admin
         } else if !is_authorized || status == Some(Code::TooManyRequests.status()) {

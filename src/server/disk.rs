@@ -3,12 +3,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use deltaq_journal::Journal;
 use deltaq_journal::offline::backup::LAST_BACKUP_FILE;
 use deltaq_runtime::lifecycle::Shutdown;
 use deltaq_service::metrics::DiskMetrics;
+use deltaq_types::Timestamp;
 
 /// How often the file system is looked at.
 const PERIOD: Duration = Duration::from_secs(5);
@@ -24,11 +25,13 @@ struct Look {
 impl Look {
     fn at(folder: &Path) -> std::io::Result<Self> {
         let system = rustix::fs::statvfs(folder)?;
-        let backup = fs::metadata(folder.join(LAST_BACKUP_FILE)).and_then(|file| file.modified());
+        // The time is in the file: a copy of the folder has newer files, but no newer backup.
+        let backup = fs::read_to_string(folder.join(LAST_BACKUP_FILE)).ok();
+        let backed_up = backup.and_then(|text| text.trim().parse::<Timestamp>().ok());
         Ok(Self {
             free_bytes: system.f_bavail.saturating_mul(system.f_frsize),
             size_bytes: system.f_blocks.saturating_mul(system.f_frsize),
-            backed_up: backup.ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok()),
+            backed_up: backed_up.map(|at| Duration::from_micros(at.as_micros())),
         })
     }
 }
@@ -52,7 +55,7 @@ pub(super) async fn watch(
                 metrics.backed_up(at);
             }
             let was_low = std::mem::replace(&mut is_low, free_bytes < min_free_bytes);
-            journal.set_lacking(if is_low { min_free_bytes } else { 0 });
+            journal.set_disk_free(free_bytes, min_free_bytes);
             match (was_low, is_low) {
                 (false, true) => tracing::error!(
                     free_bytes,

@@ -23,7 +23,7 @@ use crate::harness::{Client, Reply, Service};
 const QUEUE: &str = "prices";
 
 /// The verb that each writing operation needs. Reading operations need `read`.
-const VERBS: [(&str, Verb); 36] = [
+const VERBS: [(&str, Verb); 37] = [
     ("put_queue", Verb::Admin),
     ("patch_queue", Verb::Admin),
     ("plan_settings", Verb::Admin),
@@ -47,6 +47,7 @@ const VERBS: [(&str, Verb); 36] = [
     ("deltas", Verb::Produce),
     ("resync", Verb::Produce),
     ("patch_source", Verb::Produce),
+    ("patch_sources", Verb::Produce),
     ("report_reflector", Verb::Produce),
     ("report_source", Verb::Produce),
     ("seen_source", Verb::Produce),

@@ -34,6 +34,13 @@ class Calls(unittest.TestCase):
             self.client.queue(name).put_settings()
         self.assertEqual([queue.name for queue in self.client.queues(limit=1)], ["a", "b", "q"])
 
+    def test_a_source_that_has_no_change_is_seen(self) -> None:
+        self.queue.put_settings()
+        self.queue.seen_source("erp/eu")
+        self.assertEqual(self.queue.set_stale_after("erp/eu", "15m")["stale_after"], "15m")
+        self.assertIsNone(self.queue.set_stale_after("erp/eu", None)["stale_after"])
+        self.assertIsNotNone(self.queue.sources().items[0]["last_contact_at"])
+
     def test_the_same_for_asyncio(self) -> None:
         async def run() -> tuple[list[str], list[str]]:
             async with aio.Client(self.server.url) as client:

@@ -354,6 +354,10 @@ export interface WorkerDocument {
     next_expires_in_ms: number | null;
     waiting: number;
     oldest_waiting_at: Timestamp | null;
+    /** Leases that ended with an ack or a done in the last ten minutes. */
+    recent_acks: number;
+    /** Leases that ended with a nack or a reject, or that expired, in the last ten minutes. */
+    recent_failures: number;
 }
 
 export interface IndexDocument {
@@ -684,6 +688,8 @@ export interface NodeDetails {
     queues: number;
     /** The epoch is null without a store. */
     owned: { partition: number; epoch: number | null }[];
+    /** Free bytes of the file system with the data directory; null with PostgreSQL and without a store. */
+    disk_free_bytes: number | null;
 }
 
 export interface NodeDocument {

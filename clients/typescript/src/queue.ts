@@ -240,6 +240,16 @@ export class Queue<T> {
         await this.#post(["sources"], {}, options, { source, problem });
     }
 
+    /** Reports that a source was reached and has no change, so that it does not count as silent. */
+    async seenSource(source: string, options: CallOptions = {}): Promise<void> {
+        await this.#post(["sources", source, "seen"], {}, options);
+    }
+
+    /** Sets how long a source may be silent before it counts as stale. Null removes the threshold. */
+    setStaleAfter(source: string, staleAfter: Duration | null, options: CallOptions = {}): Promise<SourceDocument> {
+        return this.#send({ method: "PATCH", path: ["sources", source], body: JSON.stringify({ stale_after: staleAfter }) }, options);
+    }
+
     /** Sets the last sequence number of a source. Null forgets it: the next call of the source is applied whatever its number is. */
     renumberSource(source: string, sequence: number | null, options: CallOptions = {}): Promise<SourceDocument> {
         return this.#send({ method: "PATCH", path: ["sources", source], body: JSON.stringify({ sequence }) }, options);

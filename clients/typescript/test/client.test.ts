@@ -84,6 +84,9 @@ test("other calls that settle and produce", async t => {
     assert.equal((await queue.redrive({ error: "another error" })).keys, 0);
     assert.equal((await queue.redrive(["a"])).keys, 1);
     assert.equal((await queue.resync()).queued, 1);
+    await queue.seenSource("erp/eu");
+    assert.equal((await queue.setStaleAfter("erp/eu", "15m")).stale_after, "15m");
+    assert.equal((await queue.setStaleAfter("erp/eu", null)).stale_after, null);
     await queue.pause();
     assert.equal((await queue.pop()).paused, true);
     await queue.resume();

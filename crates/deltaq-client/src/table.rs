@@ -51,7 +51,8 @@ fn calls() -> Vec<&'static str> {
         Queue::reopen(); Queue::test_push(); Queue::purge();
         Queue::add(&json!({})); Queue::add_key("k"); Queue::update(&json!({})); Queue::delete(&json!({}));
         Queue::delete_key("k"); Queue::replace(None, &ReplaceOptions::default(), Body::Empty); Queue::deltas(&[]);
-        Queue::resync(); Queue::seed(Body::Empty); Queue::report_source("s", None); Queue::renumber_source("s", None);
+        Queue::resync(); Queue::seed(Body::Empty); Queue::report_source("s", None); Queue::seen_source("s");
+        Queue::set_stale_after("s", None); Queue::renumber_source("s", None);
         Queue::forget(&[]); Queue::pop(); Queue::settle(Vec::new()); Queue::ack(&[]); Queue::done(&[], None);
         Queue::nack(&[], None, false, None); Queue::release(&[]); Queue::reject(&[], None); Queue::extend(&[], None);
         Queue::parked_errors(); Queue::promote(Selection::All, None); Queue::redrive(Selection::All, None);

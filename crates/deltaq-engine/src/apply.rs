@@ -104,6 +104,7 @@ impl State {
         }
         self.rv = event.rv;
         self.last_at = event.at;
+        self.sources.set_caller(event.by.as_ref());
         if let Some(sequence) = &event.sequence {
             if !matches!(event.kind, EventKind::ReplaceEnded(_)) {
                 self.sources.called(&sequence.source, event.at);

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::event::Event;
-use super::id::Token;
+use super::event::{Ending, Event};
+use super::id::{Token, Worker};
 use super::time::Time;
 
 /// Everything that a caller must do after commands on a queue. This is the contract between the engine and the service.
@@ -54,8 +54,8 @@ pub struct Effects {
     pub waits: Durations,
     /// The number of deltas of each delivered key that had more than one.
     pub delivered: Counts,
-    /// For each ended lease, how long it lasted.
-    pub works: Durations,
+    /// The leases that have ended.
+    pub works: SmallVec<[Work; 1]>,
     /// Leases that have got a newer change or have ended, if a caller has [waited](super::Queue::await_change) for this.
     pub overtaken: Vec<Token>,
     /// Large values that are no longer needed.
@@ -68,6 +68,37 @@ impl Effects {
     pub fn has_changes(&self) -> bool {
         let [latest, _] = self.changed_views;
         latest || self.counters.deltas.iter().any(|count| *count > 0)
+    }
+}
+
+/// A lease that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// How long it lasted.
+    pub lasted: Duration,
+    /// The worker; `None` if the pop gave no name.
+    pub worker: Option<Worker>,
+    /// How it ended; `None` for a release.
+    pub end: Option<LeaseEnd>,
+}
+
+/// How a lease has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseEnd {
+    /// With an ack or a done.
+    Acked,
+    /// With a nack or a reject, or it has expired.
+    Failed,
+}
+
+impl LeaseEnd {
+    /// How a lease counts. A release is neither.
+    pub(super) const fn of(ending: &Ending) -> Option<Self> {
+        match ending {
+            Ending::Acked | Ending::Done => Some(Self::Acked),
+            Ending::Nacked(_) | Ending::Rejected { .. } | Ending::Expired(_) => Some(Self::Failed),
+            Ending::Released | Ending::Held { .. } | Ending::Undelivered => None,
+        }
     }
 }
 

@@ -131,8 +131,8 @@ pub struct SourceHistory {
     /// When the last call that queued a change or had a sequence arrived, or when the last Replace started; 0 if there was
     /// none.
     pub last_call: Time,
-    /// When the source was last in contact, as far as an event says so. `None` in a store that was written before this field,
-    /// and before the first contact: see [`contact`](Self::contact).
+    /// When the source was last in contact, as far as an event says so; 0 before the first contact. `None` in a store that was
+    /// written before this field, and for a source that has only a threshold or a number: see [`contact`](Self::contact).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_contact: Option<Time>,
     /// How long the source may be silent.
@@ -147,20 +147,23 @@ pub struct SourceHistory {
     /// The number of the last call that had a sequence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sequence: Option<u64>,
+    /// The token of the call since which the queue remembers the source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<Arc<str>>,
 }
 
 impl SourceHistory {
     /// When the source was last in contact, as far as an event says so.
     #[must_use]
     pub fn contact(&self) -> Option<Time> {
-        let called = Some(self.last_call).filter(|at| *at > Time::default());
-        self.last_contact.or_else(|| called.max(self.last_replaced))
+        let known = self.last_contact.or_else(|| Some(self.last_call).max(self.last_replaced));
+        known.filter(|at| *at > Time::default())
     }
 
     /// Whether the source is silent for longer than it may be, if its last contact was at `contact`; `None` without a threshold.
     #[must_use]
     pub fn is_stale(&self, contact: Option<Time>, now: Time) -> Option<bool> {
-        let StaleAfter { longest, since } = self.stale_after?;
+        let StaleAfter { longest, since, .. } = self.stale_after?;
         Some(now.since(contact.unwrap_or(since)) > longest)
     }
 }

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
+use std::sync::Arc;
 
+use super::fairness::least_needed;
 use super::id::{Sequence, Slot, Source};
 use super::limits::SOURCES_MAX;
 use super::line::Line;
@@ -28,12 +30,14 @@ pub struct SourceState {
 pub(super) struct Sources {
     /// Invariant: has the slots of the keys of each source that owns keys. New keys mostly have growing slots.
     owned: BTreeMap<Source, Line<Slot, ()>>,
-    /// Invariant: at most [`SOURCES_MAX`] sources. Beyond this limit, the source without a sequence whose last contact
-    /// is the oldest is dropped, one without a threshold first. A source with a sequence is never dropped, because its old calls would otherwise be
-    /// applied again.
+    /// Invariant: at most [`SOURCES_MAX`] sources. Beyond this limit, one of the token with the most sources is dropped, so that a
+    /// token does not push out the sources of others: of those without a threshold, or else of all, the one whose last contact is the
+    /// oldest. A source with a sequence is never dropped, because its old calls would otherwise be applied again.
     histories: BTreeMap<Source, SourceHistory>,
     /// The length of the names in `histories`.
     name_bytes: usize,
+    /// The token of the event that is being applied.
+    caller: Option<Arc<str>>,
 }
 
 impl Sources {
@@ -77,6 +81,14 @@ impl Sources {
         self.name_bytes = self.histories.keys().map(|source| source.len()).sum();
     }
 
+    /// Sets the token of the event that is applied next.
+    #[inline]
+    pub(super) fn set_caller(&mut self, by: Option<&Arc<str>>) {
+        if (by.is_some() || self.caller.is_some()) && self.caller.as_ref() != by {
+            self.caller = by.cloned();
+        }
+    }
+
     /// Records a call of a source.
     pub(super) fn called(&mut self, source: &Source, at: Time) {
         if let Some(history) = self.remembered(source) {
@@ -88,7 +100,7 @@ impl Sources {
     /// Records the start of a source's list. Only its end is a contact, because the list may be refused.
     pub(super) fn began_list(&mut self, source: &Source, at: Time) {
         if let Some(history) = self.remembered(source) {
-            history.last_contact = history.contact();
+            history.last_contact = Some(history.contact().unwrap_or_default());
             history.last_call = at;
         }
     }
@@ -111,17 +123,40 @@ impl Sources {
     fn remembered(&mut self, source: &Source) -> Option<&mut SourceHistory> {
         if !self.histories.contains_key(source) {
             if self.histories.len() >= SOURCES_MAX {
-                let forgettable = self.histories.iter().filter(|(_, history)| history.sequence.is_none());
-                let oldest =
-                    forgettable.min_by_key(|(_, history)| (history.stale_after.is_some(), history.contact()));
-                let oldest = oldest.map(|(source, _)| source.clone())?;
-                self.histories.remove(&oldest);
-                self.name_bytes -= oldest.len();
+                let dropped = self.least_needed()?;
+                self.histories.remove(&dropped);
+                self.name_bytes -= dropped.len();
             }
-            self.histories.insert(source.clone(), SourceHistory::default());
+            let history = SourceHistory { by: self.caller.clone(), ..SourceHistory::default() };
+            self.histories.insert(source.clone(), history);
             self.name_bytes += source.len();
         }
         self.histories.get_mut(source)
+    }
+
+    /// The source that is dropped for a new one; `None` if each has a sequence.
+    fn least_needed(&self) -> Option<Source> {
+        let forgettable = self.histories.iter().filter(|(_, history)| history.sequence.is_none());
+        let rank = |history: &SourceHistory| {
+            let set = history.stale_after.map(|stale_after| stale_after.since);
+            (set.is_some(), history.contact().max(set))
+        };
+        let entries = forgettable.map(|(source, history)| (source, history.by.as_deref(), rank(history)));
+        least_needed(entries).cloned()
+    }
+
+    /// Whether all of these sources are remembered once a token has set their thresholds.
+    pub(super) fn can_remember(
+        &self,
+        thresholds: &[(Source, Option<StaleAfter>)],
+        by: Option<&Arc<str>>,
+    ) -> bool {
+        let (histories, name_bytes) = (self.histories.clone(), self.name_bytes);
+        let mut trial = Self { histories, name_bytes, caller: by.cloned(), ..Self::default() };
+        for (source, stale_after) in thresholds {
+            trial.configure(source, *stale_after);
+        }
+        thresholds.iter().all(|(source, _)| trial.histories.contains_key(source))
     }
 
     /// The history of a source.

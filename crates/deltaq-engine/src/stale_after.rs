@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::omit::is_default;
 use super::time::{Time, micros};
 
 /// How long a source may be silent before it counts as stale.
@@ -14,4 +15,7 @@ pub struct StaleAfter {
     pub longest: Duration,
     /// When the threshold was set. The silence of a source that was never in contact begins here.
     pub since: Time,
+    /// Whether the reader of the source has proposed it. A threshold that was set otherwise stays as it is when a reader proposes one.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub is_proposed: bool,
 }

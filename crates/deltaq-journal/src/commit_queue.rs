@@ -44,6 +44,8 @@ pub struct CommitQueue {
     uncommitted_max: usize,
     /// The free bytes that the disk must have; 0 while it has them.
     lacking: AtomicU64,
+    /// The free bytes of the disk; `u64::MAX` if they are not known.
+    disk_free: AtomicU64,
     lives: Mutex<HashMap<QueueId, Weak<dyn Live>>>,
     batch_ready: Notify,
     /// Wakes the followers that wait until fewer bytes are uncommitted.
@@ -85,6 +87,7 @@ impl CommitQueue {
             uncommitted,
             uncommitted_max,
             lacking: AtomicU64::new(0),
+            disk_free: AtomicU64::new(u64::MAX),
             lives: Mutex::default(),
             batch_ready: Notify::new(),
             committed: Notify::new(),
@@ -134,10 +137,17 @@ impl CommitQueue {
         Ok(state.epoch)
     }
 
-    /// Refuses changes while the disk has less than this many bytes free; 0 accepts them again. The journal itself goes on, so
-    /// checkpoints can make room.
-    pub fn set_lacking(&self, min_free_bytes: u64) {
-        self.lacking.store(min_free_bytes, Ordering::Relaxed);
+    /// Records how many bytes the disk has free. With less than `min_free_bytes`, changes are refused. The journal itself goes on,
+    /// so checkpoints can make room.
+    pub fn set_disk_free(&self, free_bytes: u64, min_free_bytes: u64) {
+        self.disk_free.store(free_bytes, Ordering::Relaxed);
+        let is_low = free_bytes < min_free_bytes;
+        self.lacking.store(if is_low { min_free_bytes } else { 0 }, Ordering::Relaxed);
+    }
+
+    /// The free bytes of the disk; `None` if they are not known.
+    pub fn disk_free(&self) -> Option<u64> {
+        Some(self.disk_free.load(Ordering::Relaxed)).filter(|free| *free != u64::MAX)
     }
 
     /// Whether the disk has the free bytes that it must have.

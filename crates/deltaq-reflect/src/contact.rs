@@ -69,13 +69,13 @@ impl Contacts {
             let mut state = self.state.lock();
             (std::mem::take(&mut state.is_seen), state.unset.take())
         };
-        if unset.is_some() && threshold.is_some() {
-            let set = queue.set_stale_after(source, threshold);
+        if let Some(threshold) = threshold.filter(|_| unset.is_some()) {
+            let set = queue.propose_stale_after(source, threshold);
             if !is_reported(timeout(CALL_MAX, set).await.map(|reported| reported.map(drop)), source) {
                 self.state.lock().unset = unset;
             }
         }
-        if is_seen && !is_reported(timeout(CALL_MAX, queue.seen(source)).await, source) {
+        if is_seen && !is_reported(timeout(CALL_MAX, queue.seen_source(source)).await, source) {
             self.state.lock().is_seen = true;
         }
     }

@@ -40,6 +40,7 @@ impl Heartbeat {
             last_error: None,
             last_error_at: None,
             next_list_at: None,
+            sent_at: None,
             stopped: false,
         };
         Self { report: Mutex::new(report), clock }
@@ -81,15 +82,20 @@ impl Heartbeat {
     /// Sends heartbeats. A queue that does not exist yet takes none.
     pub(super) async fn beat(&self, client: &Client, queue: &str) {
         loop {
-            let report = self.report.lock().clone();
+            let report = self.now();
             send(client, queue, &report, CALL_MAX).await;
             sleep(BEAT_EVERY).await;
         }
     }
 
+    fn now(&self) -> ReflectorReport {
+        let sent_at = Some(Timestamp::from_micros(self.clock.wall_us()));
+        ReflectorReport { sent_at, ..self.report.lock().clone() }
+    }
+
     /// Sends the last heartbeat of a process that stops on purpose.
     pub(super) async fn stop(&self, client: &Client, queue: &str) {
-        let report = ReflectorReport { stopped: true, ..self.report.lock().clone() };
+        let report = ReflectorReport { stopped: true, ..self.now() };
         send(client, queue, &report, LAST_CALL_MAX).await;
     }
 }

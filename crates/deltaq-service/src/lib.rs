@@ -53,6 +53,7 @@ pub use self::memory::Memory;
 pub use self::metrics::{HookReport, HookResult, PushReport, PushResult, Rejected};
 pub use self::partitions::{NodeState, Nodes, Owner, Partitions, Peer};
 pub use self::pusher::Pusher;
+pub use self::queue::RecentLeases;
 pub use self::queue::admission::QueueAdmission;
 pub use self::queue::delivery::Delivered;
 pub use self::queue::feed_readers::WatchLimits;

@@ -21,7 +21,7 @@ const QUARTERS: usize = 3;
 /// The compiled schemas may take this part of what the queues may hold.
 const SCHEMAS_PART: usize = 4;
 
-/// The series of all queues may take this many bytes, unless a setting says otherwise.
+/// The series of all queues may take this many bytes.
 const SERIES_BYTES_MAX: usize = 64 << 20;
 
 /// The memory of all queues of a server.

@@ -237,6 +237,15 @@ impl Partitions {
         owners.filter_map(|(number, owner)| Some((number, epoch(owner)?))).collect()
     }
 
+    /// The free bytes of the disk with the store; `None` if the store is not on a disk of this node.
+    #[must_use]
+    pub fn disk_free(&self) -> Option<u64> {
+        self.owners.iter().find_map(|owner| match &**owner.load() {
+            Owner::This(registry) => registry.disk_free(),
+            Owner::Other(_) | Owner::Nobody => None,
+        })
+    }
+
     /// Changes the owner of a partition.
     pub fn set_owner(&self, partition: usize, owner: Owner) {
         if let Some(slot) = self.owners.get(partition) {

@@ -18,6 +18,7 @@ pub(crate) mod waiters;
 mod change;
 mod commits;
 mod work_times;
+mod worker_counts;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -38,6 +39,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 pub(super) use self::change::{Locked, Loss};
+pub use self::worker_counts::RecentLeases;
 
 use self::admission::{CompiledRules, QueueAdmission};
 use self::commits::Commits;
@@ -51,10 +53,11 @@ use self::push_task::PushTask;
 use self::reflectors::Reflectors;
 use self::shared_pages::PageRoom;
 use self::source_reports::SourceReports;
+use self::worker_counts::WorkerCounts;
 use super::grants::Grants;
 use super::memory::HeldBytes;
-use super::metrics::{HookReport, Lag, LostPosition, PushReport, QueueMetrics, Sample, Waiting};
-use super::series::{Gauges, Minute, QueueSeries};
+use super::metrics::{HookReport, LostPosition, PushReport, QueueMetrics, Sample, Waiting};
+use super::series::QueueSeries;
 use super::time::{Moment, QueueClock};
 use super::{Error, Incarnation, JournalError, LeaseId, Memory, Name};
 
@@ -102,6 +105,8 @@ pub struct Handle {
     held_bytes: HeldBytes,
     /// What happened in each minute.
     pub(super) series: Mutex<QueueSeries>,
+    /// The leases of each worker that have ended lately.
+    pub(super) worker_counts: WorkerCounts,
 }
 
 /// The parts of the service that a queue uses.
@@ -201,6 +206,7 @@ impl Handle {
             index_lines: LineLimit::default(),
             held_bytes,
             series: Mutex::default(),
+            worker_counts: WorkerCounts::default(),
         }
     }
 
@@ -538,21 +544,6 @@ impl Handle {
         let sample = sample.with_sources(&state.queue, contact, moment);
         let sample = sample.with_reflectors(self.reflectors.sources(moment.now));
         Some(sample.with_push(push).with_hook(self.hook_report(&state.queue)))
-    }
-
-    /// Adds what happened in the minute that has just ended to its bucket. `lag` is that of a follower. Returns whether there is
-    /// anything new in the hour of the minute.
-    pub(super) fn note_minute(&self, minute: Minute, lag: Option<&Lag>) -> bool {
-        let (since, gauges) = {
-            let mut state = self.lock();
-            if state.ended.is_some() {
-                return false;
-            }
-            state.count_into(&self.context.metrics);
-            let status = state.queue.status(self.now());
-            (std::mem::take(&mut state.since_minute), Gauges::of_queue(&status, lag))
-        };
-        self.series.lock().note_all(minute, since, gauges)
     }
 
     /// When the queue was created, by the wall clock.

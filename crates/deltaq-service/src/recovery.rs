@@ -112,17 +112,20 @@ impl Handle {
 }
 
 impl Handle {
-    /// Whether the state is lost and not shown.
-    fn is_hidden(&self) -> bool {
-        self.is_lost() && !self.lock().is_shown
+    /// The generation of a state that is lost and not shown; `None` for any other state.
+    fn hidden(&self) -> Option<u64> {
+        let state = self.lock();
+        (state.lost.is_some() && !state.is_shown).then_some(state.generation)
     }
 
-    /// Shows the durable state to reads while the journal takes no events.
-    fn show(&self, loaded: Loaded) {
+    /// Shows the durable state to reads while the journal takes no events. It was read since the state had this generation. Returns
+    /// whether it is shown.
+    fn show(&self, loaded: Loaded, generation: u64) -> bool {
         let mut state = self.lock();
-        if state.ended.is_some() || !matches!(state.lost, Some(Loss::Commit(_))) {
-            // The journal has recovered in the meantime.
-            return;
+        // The journal may have recovered in the meantime, and may have failed again after later changes.
+        let is_same = state.generation == generation && matches!(state.lost, Some(Loss::Commit(_)));
+        if state.ended.is_some() || !is_same {
+            return false;
         }
         drop_in_background(std::mem::replace(&mut state.queue, loaded.queue));
         state.queue.set_committed(loaded.last_rv);
@@ -134,6 +137,7 @@ impl Handle {
         state.lease_waits.wake_all();
         drop(state);
         self.note_reached();
+        true
     }
 }
 
@@ -288,18 +292,20 @@ impl Registry {
 
     /// Shows the durable state of the queues that are lost.
     async fn show_lost(self: &Arc<Self>, journal: &Journal) -> Result<(), recovery::Error> {
-        let hidden: Vec<_> = self.handles().into_iter().filter(|handle| handle.is_hidden()).collect();
+        let handles = self.handles().into_iter();
+        let hidden: Vec<_> = handles.filter_map(|handle| handle.hidden().map(|of| (handle, of))).collect();
         if hidden.is_empty() {
             return Ok(());
         }
         let reader = journal.reader().clone();
         let contents = on_own_thread(async move { recovery::contents(reader.as_ref()).await }).await?;
-        for handle in hidden {
+        for (handle, generation) in hidden {
             let id = handle.journal().map(|(_, id)| *id);
             let Some(row) = contents.live.iter().find(|row| Some(row.id) == id) else { continue };
             let loaded = load(journal, row, &Arc::default()).await?;
-            handle.show(loaded);
-            tracing::info!(queue = %handle.name(), "the queue can be read while the disk is full");
+            if handle.show(loaded, generation) {
+                tracing::info!(queue = %handle.name(), "the queue can be read while the disk is full");
+            }
         }
         Ok(())
     }

@@ -546,6 +546,12 @@ impl Registry {
         self.journal.as_ref().map(|journal| journal.health().borrow().epoch.0)
     }
 
+    /// The free bytes of the disk with the journal; `None` if they are not known.
+    #[must_use]
+    pub fn disk_free(&self) -> Option<u64> {
+        self.journal.as_ref().and_then(|journal| journal.disk_free())
+    }
+
     /// The epoch of the journal in which every queue is intact.
     #[must_use]
     pub fn recovered(&self) -> Epoch {

@@ -16,6 +16,8 @@ use super::queue::Handle;
 
 /// How long the task waits while the journal has no room for events.
 const BACKLOG_WAIT: Duration = Duration::from_millis(100);
+/// How long the task waits while the disk has too little room, which may be hours.
+const DISK_WAIT: Duration = Duration::from_secs(5);
 /// How long the task waits before it moves keys to their groups again.
 const REGROUP_WAIT: Duration = Duration::from_secs(1);
 /// Interval at which indexes that were dropped look for room.
@@ -85,9 +87,10 @@ pub(super) async fn run(handle: Arc<Handle>) {
             }
             // No event reports that the journal has room again.
             Ok(Err(Error::Journal(error))) if error.is_backlog() => {
+                let is_low = matches!(error, deltaq_journal::Error::DiskLow { .. });
                 tokio::select! {
                     biased;
-                    () = tokio::time::sleep(BACKLOG_WAIT) => {}
+                    () = tokio::time::sleep(if is_low { DISK_WAIT } else { BACKLOG_WAIT }) => {}
                     () = handle.shutdown().draining().cancelled() => return,
                 }
                 continue;

@@ -427,7 +427,7 @@ pub struct SettledList {
 #[schema(examples(json!({ "group": "acme" })))]
 pub struct PauseBody {
     /// Only this group; the empty text is the group without a name. By default the queue.
-    #[serde(default, deserialize_with = "strict::optional_text", skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, max_length = 256)]
     pub group: Option<Box<str>>,
 }
@@ -472,7 +472,7 @@ pub struct KeysFilter {
     #[schema(value_type = Option<String>)]
     pub prefix: Option<Box<str>>,
     /// The last error is exactly this text. The empty text selects the keys without an error.
-    #[serde(default, deserialize_with = "strict::optional_text", skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<terms::ErrorText>)]
     pub error: Option<Box<str>>,
     /// This source owns the key.
@@ -480,7 +480,7 @@ pub struct KeysFilter {
     #[schema(value_type = Option<String>)]
     pub source: Option<Box<str>>,
     /// The key is in this group; the empty text is the group without a name.
-    #[serde(default, deserialize_with = "strict::optional_text", skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, max_length = 256)]
     pub group: Option<Box<str>>,
     /// The oldest change that waits for the key is at least this old.

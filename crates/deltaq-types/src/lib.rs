@@ -72,7 +72,7 @@ pub use self::page::{Page, PageOfQueues};
 pub use self::problem::{ProblemDocument, ViolationDocument};
 pub use self::produce::{
     DeltaCall, DeltaCallType, FailedKey, ForgetBody, InvalidObject, KeysCount, Produced, Replaced, SeedCall,
-    SourceChange, SourceReport,
+    SourceChange, SourceReport, SourceThreshold, SourcesChange,
 };
 pub use self::push::{
     PUSH_HEADER_BYTES_MAX, PUSH_SECRETS_MAX, PUSH_URL_BYTES_MAX, Push, PushFormat, PushHeader, PushPayload,

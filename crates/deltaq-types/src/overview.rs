@@ -29,6 +29,10 @@ pub struct ActivityPage {
     #[serde(default)]
     #[schema(required = true)]
     pub resource_version: Option<u64>,
+    /// The names of the nodes that have not replied within 2 s, so their calls are missing.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub missing_nodes: Vec<String>,
 }
 
 /// A call of an operator.
@@ -84,6 +88,14 @@ pub struct QueueWorkerDocument {
     /// When the first of these pops arrived.
     #[schema(required = true)]
     pub oldest_waiting_at: Option<Timestamp>,
+    /// Leases of the worker that ended with an ack or a done in the last ten minutes.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub recent_acks: u64,
+    /// Leases of the worker that ended with a nack or a reject, or that expired, in the last ten minutes.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub recent_failures: u64,
 }
 
 /// What a text was found in, among the queues that the caller may read.

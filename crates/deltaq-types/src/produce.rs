@@ -1,5 +1,7 @@
 //! Requests and replies of produce calls.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -212,6 +214,28 @@ pub struct SourceChange {
     #[serde(default, deserialize_with = "given_span", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<terms::Span>)]
     pub stale_after: Option<Option<DurationText>>,
+    /// Whether `stale_after` is only proposed, by the reader of the source: then it does not replace a threshold that was set otherwise.
+    #[serde(default, deserialize_with = "strict::flag", skip_serializing_if = "std::ops::Not::not")]
+    #[schema(value_type = Option<bool>)]
+    pub proposed: bool,
+}
+
+/// Thresholds of several sources of a queue, which are set at once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SourcesChange {
+    /// The threshold of each source by its name. Sources that are not named stay as they are.
+    pub sources: BTreeMap<String, SourceThreshold>,
+}
+
+/// The threshold of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SourceThreshold {
+    /// How long the source may be silent before it counts as stale, from 1s to 8784h; null for no threshold.
+    #[serde(deserialize_with = "range::optional_span::<STALE_AFTER_US_MIN, STALE_AFTER_US_MAX, _>")]
+    #[schema(value_type = Option<terms::Span>, required = true)]
+    pub stale_after: Option<DurationText>,
 }
 
 /// Reads a whole number or null, where absence has another meaning than null.

@@ -148,6 +148,10 @@ pub struct WorkerDocument {
     /// When the first of these pops arrived.
     #[schema(required = true)]
     pub oldest_waiting_at: Option<Timestamp>,
+    /// Leases of the worker that ended with an ack or a done in the last ten minutes.
+    pub recent_acks: u64,
+    /// Leases of the worker that ended with a nack or a reject, or that expired, in the last ten minutes.
+    pub recent_failures: u64,
 }
 
 /// The parked keys of a queue by their errors.

@@ -46,6 +46,9 @@ pub struct ReflectorReport {
     /// When the next list begins; null while a list or a watch runs.
     #[serde(default)]
     pub next_list_at: Option<Timestamp>,
+    /// When the heartbeat was sent, by the clock of the reflector, so that its clock does not matter for `lag_ms`.
+    #[serde(default)]
+    pub sent_at: Option<Timestamp>,
     /// Whether the reflector has stopped on purpose: it is forgotten.
     #[serde(default, deserialize_with = "strict::flag")]
     #[schema(value_type = Option<bool>)]
@@ -96,6 +99,6 @@ pub struct ReflectorDocument {
     /// When the next list begins, by the clock of the reflector; null while a list or a watch runs.
     #[schema(required = true)]
     pub next_list_at: Option<Timestamp>,
-    /// How long the queue has not been in step, in milliseconds: the time from the last success to the last heartbeat if the last attempt has failed, else 0.
+    /// How long the queue has not been in step, in milliseconds: the time from the last success to the last heartbeat, by the clock of the reflector, if the last attempt has failed, else 0.
     pub lag_ms: u64,
 }

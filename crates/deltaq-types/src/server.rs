@@ -120,6 +120,10 @@ pub struct NodeDetails {
     pub queues: u64,
     /// The partitions that it owns, by number.
     pub owned: Vec<OwnedPartition>,
+    /// The free bytes of the file system with the data directory; null with PostgreSQL and without a store.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub disk_free_bytes: Option<u64>,
 }
 
 /// A partition that a node owns.

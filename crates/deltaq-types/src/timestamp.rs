@@ -1,6 +1,8 @@
 //! Instants as text.
 
+use std::error::Error;
 use std::fmt;
+use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -47,11 +49,31 @@ impl Serialize for Timestamp {
     }
 }
 
+/// A text that is no instant since 1970.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotATimestamp(String);
+
+impl fmt::Display for NotATimestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for NotATimestamp {}
+
+impl FromStr for Timestamp {
+    type Err = NotATimestamp;
+
+    fn from_str(text: &str) -> Result<Self, NotATimestamp> {
+        let wrong = |error: &dyn fmt::Display| NotATimestamp(error.to_string());
+        let instant = humantime::parse_rfc3339(text).map_err(|error| wrong(&error))?;
+        let since_epoch = instant.duration_since(UNIX_EPOCH).map_err(|error| wrong(&error))?;
+        u64::try_from(since_epoch.as_micros()).map(Self::from_micros).map_err(|error| wrong(&error))
+    }
+}
+
 impl<'de> Deserialize<'de> for Timestamp {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let instant = humantime::parse_rfc3339(&text).map_err(de::Error::custom)?;
-        let since_epoch = instant.duration_since(UNIX_EPOCH).map_err(de::Error::custom)?;
-        u64::try_from(since_epoch.as_micros()).map(Self::from_micros).map_err(de::Error::custom)
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
     }
 }

@@ -1,12 +1,15 @@
 //! `deltaq apply`: gives queues the settings of a file.
 //!
 //! The server plans each queue, so that settings are compared as it reads them. A change is sent with the entity tag of
-//! the settings that were planned from, so two callers at once can't mix their files within a queue.
+//! the settings that were planned from, so two callers at once can't mix their settings within a queue. One call sets all
+//! thresholds of a queue, under the condition that it has the settings of the file.
 
 mod difference;
+pub(super) mod exact;
+mod fault;
 mod file;
 mod order;
-mod plan;
+pub(super) mod plan;
 mod print;
 mod prune;
 mod schema;
@@ -77,7 +80,7 @@ impl Execute for Apply {
         "list_queues",
         "get_settings",
         "list_sources",
-        "patch_source",
+        "patch_sources",
     ];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {

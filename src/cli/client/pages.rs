@@ -1,5 +1,7 @@
 //! Lists in pages.
 
+use std::collections::BTreeSet;
+
 use clap::Args;
 use deltaq_client::Call;
 use deltaq_types::UnavailableQueue;
@@ -31,11 +33,12 @@ pub(super) async fn print_list<T: Row>(
     let mut list = session.output.list::<T>();
     let mut left = limit.limit.unwrap_or(u64::MAX);
     let mut next = None;
-    let mut unavailable = Vec::new();
+    let (mut unavailable, mut missing) = (Vec::new(), BTreeSet::new());
     while left > 0 {
         let call = call()?.query("limit", Some(left.min(PAGE))).query("continue", next);
         let page: PageTexts = session.client.fetch(call).await?;
         unavailable.extend(page.unavailable);
+        missing.extend(page.missing_nodes);
         left = left.saturating_sub(page.items.len() as u64);
         list.add::<T>(&page.items)?;
         next = page.next;
@@ -44,6 +47,12 @@ pub(super) async fn print_list<T: Row>(
         }
     }
     list.finish(empty)?;
+    if !missing.is_empty() {
+        let names = missing.into_iter().collect::<Vec<_>>().join(", ");
+        return Err(Failure::Incomplete(format!(
+            "these nodes have not replied, and their calls are left out: {names}"
+        )));
+    }
     check_complete(&unavailable)
 }
 

@@ -17,6 +17,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use self::settings::Settings;
 use super::apply::Apply;
+use super::apply::exact::Members;
 use super::confirm::confirm;
 use super::connection::Connection;
 use super::failure::Failure;
@@ -310,12 +311,11 @@ impl Execute for ShowSettings {
         let call = || Ok(session.call("list_queues", "", "")?.query("fields", Some("name,settings")));
         let (rows, unavailable) = all::<NamedSettings>(session, call).await?;
         let mut thresholds = exported::thresholds(session).await?;
-        let with_sources = |row: NamedSettings| match thresholds.remove(&row.name) {
-            None => Ok((row.name, row.settings)),
-            Some(sources) => Ok((row.name, exported::with_sources(&row.settings, &sources)?)),
+        let declared = |NamedSettings { name, settings }| {
+            let sources = thresholds.remove(&name).unwrap_or_default();
+            (name, exported::declared(settings, sources))
         };
-        let queues: BTreeMap<String, Box<RawValue>> =
-            rows.into_iter().map(with_sources).collect::<Result<_, Failure>>()?;
+        let queues: BTreeMap<String, Members> = rows.into_iter().map(declared).collect();
         let names = queues.keys().map(String::as_str).collect::<Vec<_>>().join("\n");
         let text = to_raw_value(&BTreeMap::from([("queues", queues)]));
         let text = text.map_err(|error| Failure::Other(format!("can't print the settings: {error}")))?;
@@ -398,7 +398,7 @@ impl Execute for Purge {
 #[derive(Deserialize)]
 struct NamedSettings {
     name: String,
-    settings: Box<RawValue>,
+    settings: Members,
 }
 
 /// Prints the result of a change to a queue, or the whole queue if the call changed nothing.

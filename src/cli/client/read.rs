@@ -1,11 +1,11 @@
-//! `deltaq items`, `explain`, `known`, `latest`, `history`, `sources`, `parked`, `promote`, `redrive` and `discard`.
+//! `deltaq items`, `explain`, `known`, `latest`, `history`, `parked`, `promote`, `redrive` and `discard`.
 
 use clap::Args;
 use deltaq_types::duration::DurationText;
 use deltaq_types::name::Name;
 use deltaq_types::{
     DiffOperation, EventDocument, ExplainDocument, ItemDocument, ItemState, KeysBody, KeysFilter,
-    LeaseOutcome, ObjectDocument, ParkedError, RawJson, SelectedCount, SourceDocument,
+    LeaseOutcome, ObjectDocument, ParkedError, RawJson, SelectedCount,
 };
 
 use super::confirm::confirm;
@@ -36,9 +36,6 @@ super::commands! {
         /// Show the events of a key, newest first.
         #[command(after_help = "Example:\n  deltaq history prices sku-1 --limit 20")]
         History(History),
-        /// List the sources with their keys, last call and last Replace.
-        #[command(after_help = "Example:\n  deltaq sources prices")]
-        Sources(Sources),
         /// List parked keys with their errors, or count the keys of each error.
         #[command(after_help = "Example:\n  deltaq parked prices --errors")]
         Parked(Parked),
@@ -134,16 +131,6 @@ pub struct History {
     pub queue: Name,
     /// The key.
     pub key: String,
-    /// The limit.
-    #[command(flatten)]
-    pub limit: Limit,
-}
-
-/// `deltaq sources`.
-#[derive(Debug, Clone, Args)]
-pub struct Sources {
-    /// The queue.
-    pub queue: Name,
     /// The limit.
     #[command(flatten)]
     pub limit: Limit,
@@ -336,15 +323,6 @@ impl Execute for History {
     }
 }
 
-impl Execute for Sources {
-    const OPERATIONS: &'static [&'static str] = &["list_sources"];
-
-    async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        let call = || session.on_queue("list_sources", &self.queue);
-        print_list::<SourceDocument>(session, call, &self.limit, "no sources").await
-    }
-}
-
 impl Execute for Promote {
     const OPERATIONS: &'static [&'static str] = &["promote_delayed"];
 
@@ -511,27 +489,6 @@ impl Row for ObjectDocument {
     }
 }
 
-impl Row for SourceDocument {
-    const COLUMNS: &'static [&'static str] =
-        &["SOURCE", "KEYS", "LAST CONTACT", "LAST COMPLETE LIST", "STALE AFTER", "STATE", "SEQUENCE"];
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            Cell::new(&self.source),
-            Cell::number(self.keys),
-            Cell::optional(self.last_contact_at.map(|at| at.to_string())),
-            Cell::optional(self.last_replaced_at.map(|at| at.to_string())),
-            Cell::optional(self.stale_after.as_ref().map(ToString::to_string)),
-            Cell::new(if self.is_stale { "stale" } else { "ok" }),
-            Cell::optional(self.sequence.map(|number| number.to_string())),
-        ]
-    }
-
-    fn name(&self) -> String {
-        self.source.clone()
-    }
-}
-
 impl Row for ParkedError {
     const COLUMNS: &'static [&'static str] = &["KEYS", "ERROR", "FIRST KEY"];
 
@@ -546,7 +503,7 @@ impl Row for ParkedError {
 }
 
 impl Row for EventDocument {
-    const COLUMNS: &'static [&'static str] = &["VERSION", "AT", "EVENT", "DETAIL"];
+    const COLUMNS: &'static [&'static str] = &["VERSION", "AT", "BY", "EVENT", "DETAIL"];
 
     fn cells(&self) -> Vec<Cell> {
         let parked = self.parked.then_some("parked");
@@ -565,6 +522,7 @@ impl Row for EventDocument {
         vec![
             Cell::number(self.resource_version),
             Cell::new(self.at.to_string()),
+            Cell::optional(self.by.as_ref()),
             Cell::new(self.event.as_str()),
             Cell::new(details.into_iter().flatten().collect::<Vec<_>>().join(" ")),
         ]

@@ -33,4 +33,7 @@ pub(super) struct PageTexts {
     /// Only in the list of queues.
     #[serde(default)]
     pub(super) unavailable: Vec<UnavailableQueue>,
+    /// Only in the activity: nodes whose entries are missing.
+    #[serde(default)]
+    pub(super) missing_nodes: Vec<String>,
 }

@@ -1,18 +1,17 @@
-//! `deltaq synced`, `deltaq workers` and `deltaq groups`.
+//! `deltaq synced` and `deltaq groups`.
 
 use std::time::Duration;
 
 use clap::Args;
 use deltaq_types::duration::DurationText;
 use deltaq_types::name::Name;
-use deltaq_types::{GroupDocument, SyncedDocument, WorkerDocument};
+use deltaq_types::{GroupDocument, SyncedDocument};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::failure::Failure;
 use super::output::duration_text;
 use super::output::{Cell, Row, counted};
-use super::pages::{Limit, print_list};
 use super::session::{Execute, Session};
 
 super::commands! {
@@ -21,9 +20,6 @@ super::commands! {
         /// Check whether the initial list is processed, or everything up to a version is acknowledged; exit code 3 if not.
         #[command(after_help = "Example:\n  deltaq synced prices --resource-version now --wait 5m")]
         Synced(Synced),
-        /// List the workers that hold leases or wait for keys.
-        #[command(after_help = "Example:\n  deltaq workers prices")]
-        Workers(Workers),
         /// List the first groups of keys that take turns.
         #[command(after_help = "Example:\n  deltaq groups prices --sort ready")]
         Groups(Groups),
@@ -42,25 +38,6 @@ pub struct Synced {
     /// How long to wait until this is the case, such as 5m.
     #[arg(long, value_name = "DURATION", default_value = "0s")]
     pub wait: DurationText,
-}
-
-/// `deltaq workers`.
-#[derive(Debug, Clone, Args)]
-pub struct Workers {
-    /// The queue.
-    pub queue: Name,
-    /// The limit.
-    #[command(flatten)]
-    pub limit: Limit,
-}
-
-impl Execute for Workers {
-    const OPERATIONS: &'static [&'static str] = &["list_workers"];
-
-    async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        let call = || session.on_queue("list_workers", &self.queue);
-        print_list::<WorkerDocument>(session, call, &self.limit, "no workers").await
-    }
 }
 
 /// `deltaq groups`.
@@ -108,26 +85,6 @@ impl Row for GroupDocument {
 
     fn name(&self) -> String {
         self.name.clone().unwrap_or_default()
-    }
-}
-
-impl Row for WorkerDocument {
-    const COLUMNS: &'static [&'static str] =
-        &["WORKER", "LEASED", "OLDEST LEASE", "NEXT EXPIRY", "WAITING", "WAITING SINCE"];
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            Cell::new(self.worker.as_deref().unwrap_or("(no name)")),
-            Cell::number(self.leased),
-            Cell::optional(self.oldest_leased_at.map(|at| at.to_string())),
-            Cell::optional(self.next_expires_in_ms.map(|left| format!("in {}", duration_text(left)))),
-            Cell::number(self.waiting),
-            Cell::optional(self.oldest_waiting_at.map(|at| at.to_string())),
-        ]
-    }
-
-    fn name(&self) -> String {
-        self.worker.clone().unwrap_or_default()
     }
 }
 

@@ -139,6 +139,7 @@ operations! {
     GET    "/v1/queues/{queue}/history/{*key}" get_history    OnQueue(Read)    Read      Ignored  [KeyHistoryQuery] long  without_body history::of_key;
     GET    "/v1/queues/{queue}/sources"        list_sources   OnQueue(Read)    Read      Ignored  [SourcesQuery]    long  without_body sources::sources;
     POST   "/v1/queues/{queue}/sources"        report_source  OnQueue(Produce) Write     Document []                long  with_body    sources::report;
+    PATCH  "/v1/queues/{queue}/sources"        patch_sources  OnQueue(Produce) Write     Document []                long  conditional  sources::change_several;
     PATCH  "/v1/queues/{queue}/sources/{source}" patch_source OnQueue(Produce) Write     Document []                long  with_body    sources::change;
     POST   "/v1/queues/{queue}/sources/{source}/seen" seen_source OnQueue(Produce) Write Empty    []                long  with_body    sources::seen;
     POST   "/v1/queues/{queue}/reflectors"     report_reflector OnQueue(Produce) Write  Document []                long  with_body    sources::reflector;

@@ -259,7 +259,7 @@ parameters! {
         "if-none-match" EntityTags "`*`: only create the queue. If it exists, the reply is 412.";
     }
     ExpectedSettings in Header {
-        "if-match" EntityTags "Delete the queue only if its settings have one of these entity tags. Otherwise the reply is 412.";
+        "if-match" EntityTags "Make the change only if the settings of the queue have one of these entity tags. Otherwise the reply is 412.";
     }
     ExpectedObject in Header {
         "if-match" EntityTags "Only with a single object: change it only if the newest object of its key (`GET .../latest/{key}`) has one of these entity tags or, with `*`, if there is one. Otherwise the reply is 412.";

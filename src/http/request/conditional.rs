@@ -35,7 +35,7 @@ pub(in crate::http) fn check_supported(operation: &Operation, headers: &HeaderMa
     let hint = if operation.id == Some("deltas") {
         "leave it out; an entry of the batch takes expected_version"
     } else {
-        "leave it out; PUT, PATCH and DELETE of a queue, add, update and delete take if-match and if-none-match"
+        "leave it out; PUT, PATCH and DELETE of a queue, add, update and delete take if-match and if-none-match, PATCH of its sources if-match"
     };
     Err(Problem::new(Code::InvalidRequest, detail).with("header", name.as_str()).hint(hint))
 }

@@ -5,7 +5,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::audit::Entry;
 use crate::config::access::Verb;
-use crate::http::cluster::gather::gather;
+use crate::http::cluster::details::all_others;
 use crate::http::gate::limits::{PAGE_DEFAULT, PAGE_MAX};
 use crate::http::openapi::params::ActivityQuery;
 use crate::http::openapi::responses::{Always, Unavailable};
@@ -53,9 +53,10 @@ pub(in crate::http) async fn activity(
         before,
     };
     let path = wanted.path(limit, after.as_deref());
-    let own = || async { own_page(&context, &wanted, rows) };
-    let (own, others) = gather::<_, ActivityPage, _>(&context, &path, own).await?;
-    Ok(Json(others.into_iter().fold(own, |page, other| merged(page, other, rows))))
+    let (others, missing_nodes) = all_others::<ActivityPage>(&context, &path).await;
+    let own = own_page(&context, &wanted, rows);
+    let page = others.into_iter().fold(own, |page, other| merged(page, other, rows));
+    Ok(Json(ActivityPage { missing_nodes, ..page }))
 }
 
 /// The entries of this node.
@@ -71,12 +72,10 @@ fn own_page(context: &RequestContext, wanted: &Wanted, rows: usize) -> ActivityP
     shortened(entries.into_iter().map(document).collect(), false, rows)
 }
 
-/// The entries of two pages. A call that went through another node is in the activity of both, and is one entry.
+/// The entries of two pages.
 fn merged(page: ActivityPage, other: ActivityPage, rows: usize) -> ActivityPage {
     let has_more = page.next.is_some() || other.next.is_some();
     let mut items: Vec<ActivityEntry> = page.items.into_iter().chain(other.items).collect();
-    items.sort_by(|a, b| b.request_id.cmp(&a.request_id).then(b.at.cmp(&a.at)));
-    items.dedup_by(|a, b| a.request_id == b.request_id);
     items.sort_by(|a, b| (b.at, &b.request_id).cmp(&(a.at, &a.request_id)));
     shortened(items, has_more, rows)
 }
@@ -87,7 +86,7 @@ fn shortened(mut items: Vec<ActivityEntry>, has_more: bool, rows: usize) -> Acti
     let last = items.last().filter(|_| has_more);
     let next =
         last.map(|last| cursor::encode_across(LIST, (&last.at.as_micros().to_string(), &last.request_id)));
-    ActivityPage { items, next, resource_version: None }
+    ActivityPage { items, next, ..ActivityPage::default() }
 }
 
 fn document(entry: Entry) -> ActivityEntry {

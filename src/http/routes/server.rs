@@ -181,6 +181,7 @@ fn details(state: &AppState) -> NodeDetails {
         uptime_ms: millis(state.clock.since(0)),
         queues: state.partitions.queue_count() as u64,
         owned: state.partitions.owned_epochs().into_iter().map(partition).collect(),
+        disk_free_bytes: state.partitions.disk_free(),
     }
 }
 

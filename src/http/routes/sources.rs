@@ -5,21 +5,29 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use axum::response::Response;
+use deltaq_engine::config::Config;
 use deltaq_engine::excerpt::Excerpt;
 use deltaq_engine::id::{Rv, Source};
-use deltaq_engine::limits::RV_MAX;
+use deltaq_engine::limits::{RV_MAX, SOURCES_MAX};
 use deltaq_service::{Handle, SourceSettings};
 use deltaq_types::{
-    Page, ReflectorReport, SourceChange, SourceDocument, SourceReport, SyncedDocument, WorkerDocument,
+    Page, ReflectorReport, SourceChange, SourceDocument, SourceReport, SourceThreshold, SourcesChange,
+    SyncedDocument, WorkerDocument,
 };
 
 use super::pages::reply_in_pages;
+use super::settings;
 use crate::config::access::Verb;
-use crate::http::openapi::params::{InQueue, OfSource, SourcesQuery, SyncedQuery, WorkersQuery};
-use crate::http::openapi::responses::{Always, Full, NotAcceptable, OfBody, OfQueue, Unprocessable};
+use crate::http::openapi::params::{
+    ExpectedSettings, InQueue, OfSource, SourcesQuery, SyncedQuery, WorkersQuery,
+};
+use crate::http::openapi::responses::{
+    Always, Full, NotAcceptable, OfBody, OfQueue, PreconditionFailed, Unprocessable,
+};
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Json;
 use crate::http::request::call::{QueueCall, ReadCall};
+use crate::http::request::conditional::Conditions;
 use crate::http::request::cursor::{self, List};
 use crate::http::request::params::{check_error, check_name, digits, path_source, wrong};
 use crate::http::wire;
@@ -57,7 +65,7 @@ async fn source_page(
     request_body(content = SourceReport),
     responses(
         (status = 204, description = "The report has replaced that of the source."),
-        Always, OfQueue, OfBody, Unprocessable,
+        Always, OfQueue, OfBody, Unprocessable, Full,
     )
 )]
 pub(in crate::http) async fn report(
@@ -82,7 +90,7 @@ pub(in crate::http) async fn report(
     request_body(content = ReflectorReport),
     responses(
         (status = 204, description = "The heartbeat has replaced the one before."),
-        Always, OfQueue, OfBody, Unprocessable,
+        Always, OfQueue, OfBody, Unprocessable, Full,
     )
 )]
 pub(in crate::http) async fn reflector(
@@ -138,7 +146,7 @@ pub(in crate::http) async fn change(
     QueueCall { state, name, incoming, uri, context, .. }: QueueCall,
 ) -> Result<Json<SourceDocument>, Problem> {
     let source = path_source(uri.path())?;
-    let SourceChange { sequence, stale_after } = incoming.document().await?;
+    let SourceChange { sequence, stale_after, proposed } = incoming.document().await?;
     if sequence.is_none() && stale_after.is_none() {
         let detail = "the body has neither sequence nor stale_after, so there is nothing to change";
         return Err(Problem::new(Code::InvalidRequest, detail));
@@ -149,8 +157,8 @@ pub(in crate::http) async fn change(
     }
     context.authorize_change(&name, std::iter::once(Some(&source)))?;
     let stale_after = stale_after.map(|threshold| threshold.map(Duration::from));
-    let settings = SourceSettings { sequence, stale_after };
-    let changed = state.partitions.get(&name)?.change_source(&source, settings).await?;
+    let change = SourceSettings { sequence, stale_after, is_proposed: proposed };
+    let changed = state.partitions.get(&name)?.change_source(&source, change).await?;
     let Some((source, moment)) = changed else {
         let detail = format!(
             "the queue {name:?} remembers no source {}",
@@ -160,6 +168,39 @@ pub(in crate::http) async fn change(
         return Err(Problem::new(Code::SourceNotFound, detail));
     };
     Ok(Json(wire::source(&source, moment)))
+}
+
+/// Set how long several sources may be silent before they count as stale: all of them, or none. With If-Match, only while the queue has these settings.
+#[utoipa::path(
+    patch, path = "/v1/queues/{queue}/sources", tag = "queues", operation_id = "patch_sources",
+    params(InQueue, ExpectedSettings),
+    request_body = SourcesChange,
+    responses(
+        (status = 204, description = "The thresholds are set."),
+        Always, OfQueue, OfBody, PreconditionFailed, Unprocessable, Full,
+    )
+)]
+pub(in crate::http) async fn change_several(
+    QueueCall { state, name, incoming, context, .. }: QueueCall,
+    conditions: Conditions,
+) -> Result<StatusCode, Problem> {
+    let SourcesChange { sources } = incoming.document().await?;
+    let threshold = |(name, given): (String, SourceThreshold)| {
+        check_name(&name).map_err(|wrong| wrong.field("sources"))?;
+        Ok((Source::from(&*name), given.stale_after.map(Duration::from)))
+    };
+    let thresholds: Vec<_> = sources.into_iter().map(threshold).collect::<Result<_, Problem>>()?;
+    let permitted = context.sources_on(&name);
+    thresholds.iter().try_for_each(|(source, _)| permitted.check(Some(source)))?;
+    context.authorize_change(&name, thresholds.iter().map(|(source, _)| Some(source)))?;
+    let check = |config: &Config| conditions.check_settings(Some(&settings::etag(&config.document())));
+    if state.partitions.get(&name)?.configure_sources(&thresholds, check).await?? {
+        return Ok(StatusCode::NO_CONTENT);
+    }
+    let detail = format!(
+        "the queue remembers at most {SOURCES_MAX} sources, and can't forget those with sequence numbers; nothing was changed"
+    );
+    Err(Problem::new(Code::TooManySequences, detail).with("limit", SOURCES_MAX))
 }
 
 /// List the workers by name, with the leases that they hold and their pops that wait for keys.

@@ -197,8 +197,9 @@ pub fn source(status: &SourceStatus, moment: Moment) -> SourceDocument {
 pub fn reflector(queue: &str, status: ReflectorStatus, moment: Moment) -> ReflectorDocument {
     let ReflectorStatus { report, at, state } = status;
     let last_heartbeat_at = timestamp(moment.wall(at));
+    let sent_at = report.sent_at.unwrap_or(last_heartbeat_at);
     let lag_us = match report.last_success_at {
-        Some(success) if report.failing => last_heartbeat_at.as_micros().saturating_sub(success.as_micros()),
+        Some(success) if report.failing => sent_at.as_micros().saturating_sub(success.as_micros()),
         _ => 0,
     };
     ReflectorDocument {
@@ -243,6 +244,8 @@ pub fn worker(name: &str, state: &WorkerState, moment: Moment) -> WorkerDocument
         next_expires_in_ms: state.next_expiry.map(|at| millis(at.since(moment.now))),
         waiting: state.waiting as u64,
         oldest_waiting_at: state.waiting_since.map(wall),
+        recent_acks: state.recent.acked,
+        recent_failures: state.recent.failed,
     }
 }
 
@@ -262,6 +265,8 @@ pub fn queue_worker(
         next_expires_in_ms,
         waiting,
         oldest_waiting_at,
+        recent_acks,
+        recent_failures,
         ..
     } = worker(name, state, moment);
     let age = state.oldest_lease.map(|since| moment.now.since(since));
@@ -276,6 +281,8 @@ pub fn queue_worker(
         next_expires_in_ms,
         waiting,
         oldest_waiting_at,
+        recent_acks,
+        recent_failures,
     }
 }
 

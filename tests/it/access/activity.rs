@@ -59,3 +59,17 @@ async fn the_pages_of_the_activity_have_each_call_once() {
     queues.sort();
     assert_eq!(queues, ["q0", "q1", "q2", "q3", "q4", "q5", "q6"]);
 }
+
+#[tokio::test]
+async fn a_call_that_is_refused_after_its_first_check_is_no_call_of_an_operator() {
+    let service = with_tokens(vec![root(), token("reader", &[Verb::Produce, Verb::Read], "prices")]).await;
+    call(&service, "root", "POST", "/v1/queues/prices/add?source=erp", &json!({"key": "a"})).await;
+    let path = "/v1/queues/prices/sources/erp";
+    let mut client = service.client().await;
+    let refused = client.call_as("reader", "PATCH", path, &json!({"sequence": 1})).await;
+    refused.problem("forbidden");
+    client.call_as("reader", "PATCH", path, &json!({"stale_after": "1m"})).await.ok();
+    assert_eq!(seen(&service, "root", "").await, [""; 0]);
+    client.call_as("root", "PATCH", path, &json!({"sequence": 1})).await.ok();
+    assert_eq!(seen(&service, "root", "").await, ["root patch_source prices ok"]);
+}

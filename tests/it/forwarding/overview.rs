@@ -1,6 +1,8 @@
 //! Reads over all queues cover all nodes.
 
-use deltaq_service::Owner;
+use std::sync::Arc;
+
+use deltaq_service::{NodeState, Nodes, Owner, Peer};
 use serde_json::{Value, json};
 
 use super::cluster::{Cluster, queue_of};
@@ -44,4 +46,46 @@ async fn workers_and_matches_are_those_of_all_nodes() {
     for path in ["/v1/workers", "/v1/find?text=sku"] {
         cluster.a.get(path).await.problem("not-owner");
     }
+}
+
+#[tokio::test]
+async fn the_activity_has_each_call_once_and_names_nodes_that_do_not_reply() {
+    let cluster = Cluster::start().await;
+    let (a, b) = (cluster.a.peer("a"), cluster.b.peer("b"));
+    let absent = Arc::new(Peer { name: "c".to_owned(), url: "http://127.0.0.1:9".to_owned() });
+    let nodes = |own: &str, peers: &[&Arc<Peer>]| Nodes {
+        nodes: peers
+            .iter()
+            .map(|peer| NodeState {
+                peer: (***peer).clone(),
+                is_this: peer.name == own,
+                ..NodeState::default()
+            })
+            .collect(),
+        ..Nodes::default()
+    };
+    cluster.a.partitions.set_nodes(nodes("a", &[&a, &b]));
+    cluster.b.partitions.set_nodes(nodes("b", &[&a, &b]));
+    let queue = format!("/v1/queues/{}", queue_of(&cluster.a, 1, 0));
+    // The same id for several calls, as a job gives it that has one id for all of them.
+    let id = [("x-request-id", "one-id")];
+    let mut client = cluster.a.client().await;
+    for (method, call) in [("PUT", ""), ("POST", "/purge"), ("POST", "/resume"), ("POST", "/resume")] {
+        let status = client.call_with(method, &format!("{queue}{call}"), &id, &json!({})).await.status;
+        assert!(status < 300, "{call}: {status}");
+    }
+    // Node `b` has carried them out. It keeps them after it has lost its partitions.
+    cluster.b.partitions.set_owner(1, Owner::Nobody);
+    cluster.a.partitions.set_owner(1, Owner::Nobody);
+    for node in [&cluster.a, &cluster.b] {
+        let page = node.get("/v1/activity").await.ok();
+        let calls = page["items"].as_array().expect("calls").iter();
+        let operations: Vec<_> = calls.map(|call| call["operation"].as_str().expect("a name")).collect();
+        assert_eq!(operations.len(), 4, "{page}");
+        assert_eq!(operations.iter().filter(|name| **name == "purge_queue").count(), 1, "{page}");
+        assert_eq!(page["missing_nodes"], json!([]));
+    }
+    cluster.a.partitions.set_nodes(nodes("a", &[&a, &b, &absent]));
+    let page = cluster.a.get("/v1/activity?limit=1").await.ok();
+    assert_eq!((&page["missing_nodes"], page["items"].as_array().map(Vec::len)), (&json!(["c"]), Some(1)));
 }

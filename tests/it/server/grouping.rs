@@ -110,6 +110,19 @@ async fn a_pop_of_a_group_needs_the_setting() {
 }
 
 #[tokio::test]
+async fn the_group_without_a_name_is_paused_without_the_others() {
+    let service = Service::start().await;
+    service.call("PUT", QUEUE, &json!({"groups": {"by": "/t"}})).await.ok();
+    service.post(&format!("{QUEUE}/add"), &json!([{"key": "none"}, {"key": "a1", "t": "a"}])).await.ok();
+    let (pause, resume) = (format!("{QUEUE}/pause"), format!("{QUEUE}/resume"));
+    service.post(&pause, &json!({"group": ""})).await.ok();
+    let popped = service.post(&format!("{QUEUE}/pop?max=9"), &Value::Null).await.ok();
+    assert_eq!(keys(&popped), ["a1"]);
+    service.post(&resume, &json!({"group": ""})).await.ok();
+    assert_eq!(keys(&service.post(&format!("{QUEUE}/pop"), &Value::Null).await.ok()), ["none"]);
+}
+
+#[tokio::test]
 async fn a_group_is_paused_and_held_without_the_others() {
     let service = Service::start().await;
     service.call("PUT", QUEUE, &json!({})).await.ok();

@@ -41,6 +41,21 @@ async fn a_filter_is_counted_first_and_then_carried_out_as_it_was_counted() {
 }
 
 #[tokio::test]
+async fn an_empty_error_and_an_empty_group_select_the_keys_without_one() {
+    let service = parked(&[("a", ""), ("b", "timeout")]).await;
+    let count = |filter: Value| {
+        let service = &service;
+        async move { redrive(service, json!({ "filter": filter, "dry_run": true })).await.ok()["keys"].clone() }
+    };
+    assert_eq!(count(json!({ "error": "" })).await, 1);
+    assert_eq!(count(json!({ "error": "", "prefix": "b" })).await, 0);
+    assert_eq!(redrive(&service, json!({ "error": "", "dry_run": true })).await.ok()["keys"], 1);
+    service.call("PATCH", QUEUE, &json!({"groups": {"by": "/key"}})).await.ok();
+    assert_eq!(count(json!({ "group": "" })).await, 0);
+    assert_eq!(count(json!({ "group": "b" })).await, 1);
+}
+
+#[tokio::test]
 async fn a_selection_is_one_of_keys_error_filter_and_all_and_a_filter_is_not_empty() {
     let service = parked(&[("a", "timeout")]).await;
     for (body, field) in [

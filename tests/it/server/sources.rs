@@ -219,3 +219,40 @@ async fn a_reflector_is_listed_until_it_stops() {
     let absent = "/v1/queues/absent/reflectors";
     service.post(absent, &beat(false, false)).await.problem("queue-not-found");
 }
+
+#[tokio::test]
+async fn several_thresholds_are_set_at_once_or_not_at_all() {
+    let service = Service::start().await;
+    service.call("PUT", QUEUE, &json!({"lease": "1m"})).await.ok();
+    let path = format!("{QUEUE}/sources");
+    let etag =
+        service.get(&format!("{QUEUE}/settings")).await.header("etag").expect("an entity tag").to_owned();
+    let mut client = service.client().await;
+    let thresholds = json!({"sources": {"erp": {"stale_after": "15m"}, "crm": {"stale_after": "2h"}}});
+    let with_tag = [("if-match", etag.as_str())];
+    assert_eq!(client.call_with("PATCH", &path, &with_tag, &thresholds).await.status, 204);
+    let listed = |list: &Value| -> Vec<(String, Value)> {
+        let sources = list["items"].as_array().expect("a list").iter();
+        sources
+            .map(|one| (one["source"].as_str().expect("a name").to_owned(), one["stale_after"].clone()))
+            .collect()
+    };
+    let set = [("crm".to_owned(), json!("2h")), ("erp".to_owned(), json!("15m"))];
+    assert_eq!(listed(&service.get(&path).await.ok()), set);
+    // The settings have changed since.
+    service.call("PATCH", QUEUE, &json!({"lease": "2m"})).await.ok();
+    let other = json!({"sources": {"erp": {"stale_after": null}, "crm": {"stale_after": null}}});
+    client.call_with("PATCH", &path, &with_tag, &other).await.problem("precondition-failed");
+    for wrong in [
+        json!({"sources": {"erp": {"stale_after": null}, "crm": {"stale_after": "soon"}}}),
+        json!({"sources": {"erp": {"stale_after": null}, "": {"stale_after": "1m"}}}),
+        json!({"sources": {"erp": {}}}),
+        json!({}),
+    ] {
+        service.call("PATCH", &path, &wrong).await.problem("invalid-request");
+    }
+    assert_eq!(listed(&service.get(&path).await.ok()), set, "nothing is half done");
+    assert_eq!(service.call("PATCH", &path, &other).await.status, 204);
+    assert!(listed(&service.get(&path).await.ok()).iter().all(|(_, threshold)| threshold.is_null()));
+    service.call("PATCH", "/v1/queues/absent/sources", &other).await.problem("queue-not-found");
+}

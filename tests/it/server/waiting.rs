@@ -138,3 +138,42 @@ async fn workers_are_listed_with_their_leases_and_their_waiting_pops() {
     assert_eq!(paged.len(), 4);
     assert_eq!(service.call("DELETE", QUEUE, &Value::Null).await.status, 204);
 }
+
+#[tokio::test]
+async fn workers_are_listed_with_how_their_last_leases_ended() {
+    let service = Service::start().await;
+    let objects: Vec<Value> = (0..9).map(|number| json!({"key": format!("k{number}")})).collect();
+    post(&service, "add", json!(objects)).await;
+    let mut leases = Vec::new();
+    for (query, lease) in [("worker=a&max=5", "1h"), ("max=2", "1h"), ("worker=b", "1h"), ("worker=c", "1h")]
+    {
+        let popped = post(&service, &format!("pop?{query}&lease_duration={lease}"), json!({})).await;
+        let items = popped["items"].as_array().expect("items").iter();
+        leases.extend(items.map(|item| item["lease"]["id"].clone()));
+    }
+    for (call, ids) in [
+        ("ack", &leases[..2]),
+        ("nack", &leases[2..3]),
+        ("release", &leases[3..4]),
+        ("ack", &leases[5..6]),
+        ("reject", &leases[7..8]),
+    ] {
+        post(&service, call, json!({"lease_ids": ids})).await;
+    }
+    // A worker is in the list while it holds a lease.
+    post(&service, "pop?worker=b&lease_duration=1h&wait=5s", json!({})).await;
+    let list = service.get(&format!("{QUEUE}/workers")).await.ok();
+    let rows: Vec<_> = list["items"].as_array().expect("a list").iter().map(ended).collect();
+    let expected = [(json!(null), 1, 0), (json!("a"), 2, 1), (json!("b"), 0, 1), (json!("c"), 0, 0)];
+    assert_eq!(rows, expected);
+    let all = service.get("/v1/workers").await.ok();
+    let of_a =
+        all["workers"].as_array().and_then(|all| all.iter().find(|one| one["worker"] == "a")).map(ended);
+    assert_eq!(of_a, Some((json!("a"), 2, 1)));
+}
+
+/// The name of a worker, its recent acks and its recent failures.
+fn ended(worker: &Value) -> (Value, u64, u64) {
+    let count = |name: &str| worker[name].as_u64().expect("a count");
+    (worker["worker"].clone(), count("recent_acks"), count("recent_failures"))
+}

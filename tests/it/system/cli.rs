@@ -3,6 +3,7 @@
 mod apply;
 mod commands;
 mod coverage;
+mod everywhere;
 mod hooks;
 mod mistakes;
 mod options;

@@ -142,9 +142,10 @@ async fn read_everything(queue: &Queue) -> Result<(), Error> {
     let unknown = queue.renumber_source("nobody", None).await.expect_err("no such source");
     assert_eq!(unknown.code(), Some("source-not-found"));
     queue.report_source("erp", Some("the export is late")).await?;
-    queue.seen("erp").await?;
+    queue.seen_source("erp").await?;
     let hour = Duration::from_hours(1);
     assert!(queue.set_stale_after("erp", Some(hour)).await?.stale_after.is_some());
+    queue.set_thresholds([("erp", Some(hour)), ("crm", None)], None).await?;
     queue.report_reflector(&reflector()).await?;
     let problem = queue.source("erp").await?.and_then(|source| source.problem);
     assert_eq!(problem.map(|problem| problem.detail).as_deref(), Some("the export is late"));
@@ -460,6 +461,7 @@ fn reflector() -> ReflectorReport {
         last_error: None,
         last_error_at: None,
         next_list_at: None,
+        sent_at: None,
         stopped: false,
     }
 }

@@ -8,6 +8,7 @@ mod charts;
 mod everyday;
 mod files;
 mod first_view;
+mod history;
 mod hostile;
 mod lists;
 mod network;
@@ -21,7 +22,7 @@ mod webhooks;
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use deltaq::access::digest_text;
@@ -434,7 +435,22 @@ fn a_busy_queue_and_a_restart_do_not_disturb_an_open_page() {
     end(&browser);
 }
 
-/// A server with the tokens `viewer`, which reads the queues `prices*`, and `operator`, which may do everything.
+/// Writes the token file of the tokens `viewer`, which reads the queues `prices*`, and `operator`, which may do everything.
+fn token_file(folder: &Path) -> PathBuf {
+    let entry = |token: &str, verbs: &str, queue: &str| {
+        format!(
+            "[[tokens]]\nname = \"{token}\"\nsha256 = \"{}\"\ngrants = [{{ verbs = {verbs}, queues = [\"{queue}\"] }}]\n",
+            digest_text(token)
+        )
+    };
+    let text = entry("viewer", r#"["read"]"#, "prices*")
+        + &entry("operator", r#"["read", "produce", "consume", "admin"]"#, "*");
+    let file = folder.join("tokens.toml");
+    std::fs::write(&file, text).expect("a file");
+    file
+}
+
+/// A server with the tokens of [`token_file`].
 struct Guarded {
     server: Server,
     file: PathBuf,
@@ -444,17 +460,8 @@ struct Guarded {
 impl Guarded {
     /// Starts the server with a key `a` in each of these queues.
     fn start(queues: &[&str]) -> Self {
-        let entry = |token: &str, verbs: &str, queue: &str| {
-            format!(
-                "[[tokens]]\nname = \"{token}\"\nsha256 = \"{}\"\ngrants = [{{ verbs = {verbs}, queues = [\"{queue}\"] }}]\n",
-                digest_text(token)
-            )
-        };
-        let text = entry("viewer", r#"["read"]"#, "prices*")
-            + &entry("operator", r#"["read", "produce", "consume", "admin"]"#, "*");
         let folder = tempfile::tempdir().expect("a folder");
-        let file = folder.path().join("tokens.toml");
-        std::fs::write(&file, text).expect("a file");
+        let file = token_file(folder.path());
         let server = Server::with_settings(&[("DELTAQ_ACCESS__TOKENS_FILE", &file)]);
         for queue in queues {
             let mut command = server.command(&["add", queue, "--key", "a", "{}"]);

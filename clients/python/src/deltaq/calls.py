@@ -381,6 +381,17 @@ def report_source(queue: str, source: str, problem: str | None) -> Call[None]:
     return _call("POST", _queue(queue, "/sources"), _nothing, None, {"source": source, "problem": problem})
 
 
+def seen_source(queue: str, source: str) -> Call[None]:
+    """Reports that a source was reached and has no change, so that it does not count as silent."""
+    return _call("POST", _queue(queue, f"/sources/{_segment(source)}/seen"), _nothing)
+
+
+def set_stale_after(queue: str, source: str, stale_after: Duration | None) -> Call[Json]:
+    """Sets how long a source may be silent before it counts as stale. None removes the threshold."""
+    threshold = None if stale_after is None else duration_text(stale_after)
+    return _call("PATCH", _queue(queue, f"/sources/{_segment(source)}"), _document, None, {"stale_after": threshold})
+
+
 def renumber_source(queue: str, source: str, sequence: int | None) -> Call[Json]:
     """Sets the last sequence number of a source. None forgets it: the next call of the source is applied whatever its number is."""
     return _call("PATCH", _queue(queue, f"/sources/{_segment(source)}"), _document, None, {"sequence": sequence})

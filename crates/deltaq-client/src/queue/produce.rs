@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use deltaq_types::{
     DeltaCall, ForgetBody, KeysCount, Produced, ReflectorReport, Replaced, SourceChange, SourceDocument,
-    SourceReport,
+    SourceReport, SourceThreshold, SourcesChange,
 };
 use http::Method;
 use serde::Serialize;
@@ -197,6 +197,42 @@ impl Queue {
         self.client().request(call.json(&SourceChange { stale_after, ..SourceChange::default() })).await
     }
 
+    /// Sets how long several sources may be silent, all of them or none; `None` removes a threshold. With the entity tag of settings, only
+    /// while the queue has these settings.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn set_thresholds(
+        &self,
+        thresholds: impl IntoIterator<Item = (&str, Option<Duration>)>,
+        if_match: Option<&str>,
+    ) -> Result<(), Error> {
+        let threshold =
+            |stale_after: Option<Duration>| SourceThreshold { stale_after: stale_after.map(Into::into) };
+        let sources = thresholds.into_iter().map(|(source, length)| (source.to_owned(), threshold(length)));
+        let change = SourcesChange { sources: sources.collect() };
+        let mut call = self.call(Method::PATCH, ["sources"]).json(&change);
+        if let Some(etag) = if_match {
+            call = call.header("if-match", etag);
+        }
+        self.client().send(call.repeatable()).await.map(drop)
+    }
+
+    /// Proposes how long a source may be silent before it counts as stale. It replaces only a threshold that was proposed too.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn propose_stale_after(
+        &self,
+        source: &str,
+        stale_after: Duration,
+    ) -> Result<SourceDocument, Error> {
+        let call = self.call(Method::PATCH, ["sources", source]).repeatable();
+        let stale_after = Some(Some(stale_after.into()));
+        let change = SourceChange { stale_after, proposed: true, ..SourceChange::default() };
+        self.client().request(call.json(&change)).await
+    }
+
     /// Sends a heartbeat of a reflector.
     ///
     /// # Errors
@@ -205,11 +241,11 @@ impl Queue {
         self.client().send(self.call(Method::POST, ["reflectors"]).json(report)).await.map(drop)
     }
 
-    /// Records that a source was reached and has no change, so that it does not count as stale.
+    /// Records that a source was reached and has no change, so that it does not count as silent.
     ///
     /// # Errors
     /// The call failed.
-    pub async fn seen(&self, source: &str) -> Result<(), Error> {
+    pub async fn seen_source(&self, source: &str) -> Result<(), Error> {
         let call = self.call(Method::POST, ["sources", source, "seen"]).repeatable();
         self.client().send(call).await.map(drop)
     }

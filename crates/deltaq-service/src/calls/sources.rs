@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use deltaq_engine::config::Config;
 use deltaq_engine::id::Source;
+use deltaq_engine::refusal::Refusal;
 use deltaq_engine::sources::SourceState;
 use deltaq_engine::time::Time;
 use deltaq_types::ReflectorReport;
 
+use crate::author::author;
 use crate::queue::reflectors::ReflectorStatus;
 use crate::queue::source_reports::SourceReport;
 use crate::queue::{Handle, Locked};
@@ -34,6 +37,8 @@ pub struct SourceSettings {
     pub sequence: Option<Option<u64>>,
     /// How long the source may be silent, or `None` for no threshold.
     pub stale_after: Option<Option<Duration>>,
+    /// Whether this threshold replaces only one that was proposed too.
+    pub is_proposed: bool,
 }
 
 impl Handle {
@@ -81,7 +86,7 @@ impl Handle {
         source: &Source,
         settings: SourceSettings,
     ) -> Result<Option<(SourceStatus, Moment)>, Error> {
-        let SourceSettings { sequence, stale_after } = settings;
+        let SourceSettings { sequence, stale_after, is_proposed } = settings;
         let (changed, commit) = self.change(|locked, now| {
             let mut state = None;
             if let Some(sequence) = sequence {
@@ -92,13 +97,31 @@ impl Handle {
                 }
             }
             if let Some(stale_after) = stale_after {
-                state = locked.queue.configure_source(now, source, stale_after);
+                state = locked.queue.configure_source(now, source, stale_after, is_proposed);
             }
             let moment = self.moment();
             Ok(state.map(|state| (self.status_of(locked, state, moment.now), moment)))
         })?;
         commit.wait().await?;
         changed
+    }
+
+    /// Sets how long several sources may be silent, after a check of the settings of the queue. Returns false, and changes nothing, if
+    /// the queue can't remember all of them.
+    ///
+    /// # Errors
+    /// [`Error::QueueDeleted`] or [`Error::Journal`]; the inner error is that of the check.
+    pub async fn configure_sources<E>(
+        self: &Arc<Self>,
+        thresholds: &[(Source, Option<Duration>)],
+        check: impl Fn(&Config) -> Result<(), E>,
+    ) -> Result<Result<bool, E>, Error> {
+        let (changed, commit) = self.change(|locked, now| {
+            check(locked.queue.config())?;
+            Ok(locked.queue.configure_sources(now, thresholds))
+        })?;
+        commit.wait().await?;
+        Ok(changed)
     }
 
     /// Records that a source was reached and has no change.
@@ -114,9 +137,15 @@ impl Handle {
     /// Notes a heartbeat of a reflector.
     ///
     /// # Errors
-    /// Same as [`items`](Self::items).
+    /// [`Refusal::MemoryFull`]; or the errors of [`items`](Self::items).
     pub async fn note_reflector(&self, report: ReflectorReport) -> Result<(), Error> {
-        self.read(|_, moment| self.reflectors.beat(report, moment.now)).await
+        let noted = self.read_state(|state, moment| {
+            self.memory().check(self.reflectors.added_by(&report))?;
+            self.reflectors.beat(report, author().token, moment.now);
+            self.note_held(state);
+            Ok::<_, Refusal>(())
+        });
+        Ok(noted.await??)
     }
 
     /// The reflectors behind a source and an instance, at most `limit`, and the moment of the read.
@@ -134,12 +163,16 @@ impl Handle {
     /// Replaces the problem of a source, which the list of the sources shows.
     ///
     /// # Errors
-    /// Same as [`items`](Self::items).
+    /// [`Refusal::MemoryFull`]; or the errors of [`items`](Self::items).
     pub async fn report_source(&self, source: Source, problem: Option<String>) -> Result<(), Error> {
-        self.read(|_, moment| {
-            let report = problem.map(|problem| SourceReport { problem, at: moment.now });
+        let noted = self.read_state(|state, moment| {
+            let added = problem.as_ref().map_or(0, |problem| self.source_reports.added_by(&source, problem));
+            self.memory().check(added)?;
+            let report = problem.map(|problem| SourceReport { problem, at: moment.now, by: author().token });
             self.source_reports.set(source, report);
-        })
-        .await
+            self.note_held(state);
+            Ok::<_, Refusal>(())
+        });
+        Ok(noted.await??)
     }
 }

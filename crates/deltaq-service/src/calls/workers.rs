@@ -9,7 +9,7 @@ use deltaq_engine::time::Time;
 
 use super::lists::ListPage;
 use crate::Error;
-use crate::queue::{Handle, Locked, PART_KEYS};
+use crate::queue::{Handle, Locked, PART_KEYS, RecentLeases};
 
 /// A worker of a queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub struct WorkerState {
     pub waiting: usize,
     /// When the first of these pops arrived.
     pub waiting_since: Option<Time>,
+    /// The leases of the worker that have ended lately.
+    pub recent: RecentLeases,
 }
 
 /// Collects the workers with the smallest names after a given name, while leases and waiting pops are visited. Pops
@@ -137,6 +139,10 @@ impl Handle {
         let mut entries: Vec<_> = workers.by_name.into_iter().collect();
         let has_more = entries.len() > limit;
         entries.truncate(limit);
+        let at = Duration::from_micros(self.clock().monotonic_us());
+        for (name, state) in &mut entries {
+            state.recent = self.worker_counts.of(name, at);
+        }
         let next = entries.last().filter(|_| has_more).map(|(name, _)| name.clone());
         let (resource_version, moment) =
             self.read(|queue, moment| (queue.resource_version(), moment)).await?;

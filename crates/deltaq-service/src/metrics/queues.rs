@@ -12,12 +12,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::ReflectedSource;
+use deltaq_engine::effects::Work;
 use deltaq_engine::id::Source;
 use deltaq_engine::ready::ReadyCounts;
 use deltaq_engine::time::Time;
 use deltaq_engine::view::View;
 use deltaq_engine::{Counters, Queue};
+use deltaq_types::ReflectorState;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use super::super::{Moment, Name};
@@ -25,6 +26,7 @@ use super::Metrics;
 use super::durations::Durations;
 use super::hooks::HookReport;
 use super::pushes::PushReport;
+use crate::ReflectedSource;
 
 /// client-go's buckets, 1e-8 s to 1e3 s by powers of ten, in microseconds. The first two hold durations of 0 us.
 const BOUNDS_US: [u64; BUCKETS] =
@@ -34,7 +36,7 @@ pub(super) const BOUNDS_DELTAS: [u32; BUCKETS] = [1, 2, 3, 5, 10, 20, 50, 100, 2
 /// The histogram counts a delta as a second.
 const DELTA_US: u64 = 1_000_000;
 /// Maximum number of sources of a queue that have a series.
-const SOURCES_MAX: usize = 100;
+const SOURCES_WITH_SERIES_MAX: usize = 100;
 /// Number of buckets with a bound.
 pub(super) const BUCKETS: usize = 12;
 
@@ -227,7 +229,7 @@ impl SeriesOwners {
 
 impl QueueMetrics {
     /// Records how long delivered keys waited, how many deltas they had, and how long ended leases lasted.
-    pub fn record(&self, waits: &[Duration], delivered: &[u32], works: &[Duration]) {
+    pub fn record(&self, waits: &[Duration], delivered: &[u32], works: &[Work]) {
         if waits.is_empty() && works.is_empty() {
             return;
         }
@@ -249,7 +251,7 @@ impl QueueMetrics {
             series.waits.record(&BOUNDS_US, *wait);
         }
         for work in works {
-            series.works.record(&BOUNDS_US, *work);
+            series.works.record(&BOUNDS_US, work.lasted);
         }
     }
 
@@ -347,8 +349,17 @@ impl Sample {
         contact: impl Fn(&Source) -> Option<Time>,
         moment: Moment,
     ) -> Self {
-        let own = if self.series.name.is_some() { SOURCES_MAX } else { 0 };
-        let sources = queue.source_histories().take(own).map(|(name, history)| {
+        if self.series.name.is_none() {
+            return self;
+        }
+        // Sources that only send single changes must not leave a source without its alert.
+        let mut histories: Vec<_> = queue.source_histories().collect();
+        if histories.len() > SOURCES_WITH_SERIES_MAX {
+            histories
+                .sort_by_key(|(_, history)| (history.stale_after.is_none(), history.last_replaced.is_none()));
+            histories.truncate(SOURCES_WITH_SERIES_MAX);
+        }
+        let sources = histories.into_iter().map(|(name, history)| {
             let contact = contact(name);
             SourceSample {
                 name: name.clone(),
@@ -363,8 +374,12 @@ impl Sample {
 
     /// Adds the sources whose reflectors have sent heartbeats.
     #[must_use]
-    pub fn with_reflectors(mut self, reflected: Vec<ReflectedSource>) -> Self {
+    pub fn with_reflectors(mut self, mut reflected: Vec<ReflectedSource>) -> Self {
         if self.series.name.is_some() {
+            if reflected.len() > SOURCES_WITH_SERIES_MAX {
+                reflected.sort_by_key(|of| of.state == ReflectorState::Ok);
+                reflected.truncate(SOURCES_WITH_SERIES_MAX);
+            }
             self.reflected = reflected;
         }
         self

@@ -9,6 +9,7 @@ use std::hint::spin_loop;
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use deltaq_engine::id::Rv;
 use deltaq_engine::room::Room;
@@ -27,8 +28,8 @@ use super::waiters::Waiters;
 use super::work_times::WorkTimes;
 use super::{Error, Handle, drop_in_background};
 use crate::author::author;
-use crate::metrics::QueueMetrics;
-use crate::series::Since;
+use crate::metrics::{Lag, QueueMetrics};
+use crate::series::{Gauges, Minute, Since};
 
 /// How often a thread tries to take the lock before it sleeps. Most changes take about a microsecond. The mutex alone
 /// would call `sched_yield` much earlier, which with 64 connections costs a tenth of the throughput.
@@ -250,13 +251,17 @@ impl Handle {
 
     /// Records how much memory the queue holds.
     pub(crate) fn note_held(&self, state: &Locked) {
-        self.held_bytes.set(state.queue.held_bytes(), || self.context.grants.are_several());
+        self.held_bytes.set(self.held(&state.queue), || self.context.grants.are_several());
+    }
+
+    fn held(&self, queue: &Queue) -> usize {
+        queue.held_bytes() + self.reflectors.bytes() + self.source_reports.bytes()
     }
 
     /// Drops indexes that have grown beyond the memory that there is.
     pub(crate) fn limit_indexes(&self, state: &mut Locked) {
         let room = |queue: &Queue| {
-            self.held_bytes.set(queue.held_bytes(), || self.context.grants.are_several());
+            self.held_bytes.set(self.held(queue), || self.context.grants.are_several());
             self.memory()
         };
         let Some(dropped) = state.queue.limit_indexes(room) else { return };
@@ -301,10 +306,29 @@ impl Handle {
         }
         self.feed_readers.note(effects.changed_views, effects.has_changes(), self.clock());
         self.metrics().record(&effects.waits, &effects.delivered, &effects.works);
+        if !effects.works.is_empty() {
+            self.worker_counts.note(Duration::from_micros(self.clock().monotonic_us()), &effects.works);
+        }
         self.log(&effects.counters);
         if !effects.garbage.is_empty() {
             drop_in_background(effects.garbage);
         }
+    }
+
+    /// Adds what happened in the minute that has just ended to its bucket. `lag` is that of a follower. Returns whether there is
+    /// anything new in the hour of the minute.
+    pub(crate) fn note_minute(&self, minute: Minute, lag: Option<&Lag>) -> bool {
+        let (since, gauges) = {
+            let mut state = self.lock();
+            if state.ended.is_some() {
+                return false;
+            }
+            state.count_into(&self.context.metrics);
+            let status = state.queue.status(self.now());
+            (std::mem::take(&mut state.since_minute), Gauges::of_queue(&status, lag))
+        };
+        self.worker_counts.drop_old(Duration::from_micros(self.clock().monotonic_us()));
+        self.series.lock().note_all(minute, since, gauges)
     }
 
     /// Logs events that operators look for. Keys are not logged; the list of parked keys shows them.

@@ -21,7 +21,7 @@ const HELD: Duration = Duration::from_mins(1);
 /// The contacts that are not durable yet.
 #[derive(Debug, Default)]
 pub(crate) struct Contacts {
-    /// Invariant: at most [`SOURCES_MAX`] sources, which the queue knew when they were noted.
+    /// Invariant: at most [`SOURCES_MAX`] sources.
     newest: BTreeMap<Source, Time>,
     /// When the task makes the contacts durable; `None` if there are none.
     pub(crate) due: Option<Time>,
@@ -63,12 +63,17 @@ impl Locked {
 }
 
 impl Handle {
-    /// Notes that a source is in contact. The first contact of a source that the queue does not know is an event.
+    /// Notes that a source is in contact. The first contact of a source that the queue does not know is an event, and of one that
+    /// it does not remember, because it remembers too many others, the first contact in about a minute.
     pub(crate) fn note_contact(&self, state: &mut Locked, source: &Source, now: Time) {
-        let known = state.queue.source_history(source);
-        if known.is_none_or(|history| history.contact().is_none()) {
+        let contact = state.queue.source_history(source).and_then(SourceHistory::contact);
+        if contact >= Some(now) {
+            return;
+        }
+        if contact.is_none() && state.contacts.of(source).is_none() {
             state.queue.reach_sources(now, [(source.clone(), now)]);
-        } else if known.and_then(SourceHistory::contact) < Some(now) && state.contacts.note(source, now) {
+        }
+        if state.contacts.note(source, now) {
             self.leftovers.wake();
         }
     }

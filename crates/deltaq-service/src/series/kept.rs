@@ -22,8 +22,9 @@ const ALLOCATION_BYTES: usize = 16;
 #[derive(Debug, Default)]
 pub(crate) struct QueueSeries {
     hours: Vec<Hour>,
-    /// The last bucket that was written: its minute and its gauges.
-    last: Option<(Minute, Gauges)>,
+    /// The bucket of the latest minute, even if it was dropped: its minute and its gauges. The minute is in the future after the clock
+    /// was set back.
+    newest: Option<(Minute, Gauges)>,
     /// The last bucket that was dropped because of its age.
     before: Option<(Minute, Gauges)>,
     /// Buckets before this minute may have been dropped for lack of room.
@@ -53,18 +54,30 @@ impl QueueSeries {
     /// Records what happened in a minute, and the gauges at its end. If nothing has happened, nothing is written. Returns whether the
     /// hour of the minute has changed.
     pub(crate) fn note(&mut self, minute: Minute, counts: Counts, works: Sketch, gauges: Gauges) -> bool {
-        let expected = self.last.map(|(last, gauges)| gauges.after(minute.since(last))).unwrap_or_default();
+        let last = self.last_up_to(minute);
+        let expected = last.map(|(last, gauges)| gauges.after(minute.since(last))).unwrap_or_default();
         let mut is_repetition = false;
         if counts.is_zero() && works.is_empty() && !gauges.differ(&expected) {
             let is_old = |(last, _): (Minute, Gauges)| minute.hour() >= last.hour() + REPEATED_HOURS;
-            if !self.last.is_some_and(is_old) || gauges == Gauges::default() {
+            if !last.is_some_and(is_old) || gauges == Gauges::default() {
                 return false;
             }
             is_repetition = true;
         }
         self.add(minute, &Bucket { counts, gauges, works, is_repetition });
-        self.last = Some((minute, gauges));
+        if self.newest.is_none_or(|(newest, _)| newest <= minute) {
+            self.newest = Some((minute, gauges));
+        }
         true
+    }
+
+    /// The last bucket up to a minute.
+    fn last_up_to(&self, minute: Minute) -> Option<(Minute, Gauges)> {
+        if self.newest.is_none_or(|(newest, _)| newest <= minute) {
+            return self.newest;
+        }
+        let behind = minute.plus(1);
+        self.visit(behind..behind, |_, _| ())
     }
 
     fn add(&mut self, minute: Minute, bucket: &Bucket) {
@@ -80,9 +93,10 @@ impl QueueSeries {
         }
     }
 
-    /// The stored form of an hour, which may be empty.
+    /// The stored form of an hour. It has no buckets if some were dropped for lack of room.
     pub(crate) fn stored(&self, hour: u32) -> Vec<u8> {
-        let found = self.hours.iter().find(|kept| kept.number == hour);
+        let is_complete = self.complete_from <= Minute::in_hour(hour, 0);
+        let found = self.hours.iter().find(|kept| kept.number == hour && is_complete);
         found.map_or_else(|| vec![FORMAT], |hour| hour.bytes.clone())
     }
 
@@ -95,8 +109,8 @@ impl QueueSeries {
             self.complete_from = self.complete_from.max(Minute::in_hour(hour + 1, 0));
             return true;
         };
-        if self.last.is_none_or(|(known, _)| known < last) {
-            self.last = Some((last, gauges));
+        if self.newest.is_none_or(|(known, _)| known < last) {
+            self.newest = Some((last, gauges));
         }
         let place = self.hours.partition_point(|hour| hour.number < read.number);
         self.hours.insert(place, read);
@@ -120,6 +134,8 @@ impl QueueSeries {
             self.before = Some((minute, bucket.gauges));
         }
         self.hours.retain(|hour| hours.contains(&hour.number));
+        let newest = self.hours.last().and_then(|hour| hour.buckets().last());
+        self.newest = newest.map(|(minute, bucket)| (minute, bucket.gauges)).or(self.before);
     }
 
     /// The oldest hour.
@@ -302,6 +318,30 @@ mod tests {
     }
 
     #[test]
+    fn gauges_after_a_clock_was_set_back_are_those_of_now() {
+        let gauges_at = |series: &QueueSeries, minute: u32| {
+            let behind = MINUTE.plus(minute + 1);
+            series.visit(behind..behind, |_, _| ()).map(|(_, gauges)| gauges.ready)
+        };
+        let mut series = QueueSeries::default();
+        series.note(MINUTE.plus(11), adds(1), Sketch::default(), ready(100));
+        // The clock goes back by six minutes, and the queue empties. Nothing happens after that.
+        for minute in 5..15 {
+            series.note(MINUTE.plus(minute), adds(0), Sketch::default(), ready(0));
+            assert_eq!(gauges_at(&series, minute).unwrap_or_default(), 0, "{minute}");
+        }
+        assert_eq!(found(&series), [(11, 1)], "what was counted stays");
+        // It goes back by days, so the later hours are dropped.
+        series.note(MINUTE.plus(5_000), adds(1), Sketch::default(), ready(100));
+        let hour = MINUTE.plus(20).hour();
+        series.keep(&(hour - KEPT_HOURS..hour + 1));
+        series.note(MINUTE.plus(20), adds(0), Sketch::default(), ready(0));
+        assert_eq!(gauges_at(&series, 20), Some(0));
+        series.note(MINUTE.plus(21), adds(0), Sketch::default(), ready(100));
+        assert_eq!(gauges_at(&series, 21), Some(100), "the dropped bucket is not the last");
+    }
+
+    #[test]
     fn the_stored_hours_are_the_same_series() {
         let mut series = QueueSeries::default();
         let mut works = Sketch::default();
@@ -314,7 +354,7 @@ mod tests {
             assert!(loaded.load(hour, &series.stored(hour)));
         }
         assert_eq!(found(&loaded), found(&series));
-        assert_eq!((loaded.last, loaded.activity()), (series.last, series.activity()));
+        assert_eq!((loaded.newest, loaded.activity()), (series.newest, series.activity()));
         // The queue goes on where it was: no bucket for the minute of the start.
         let minute = MINUTE.plus(205);
         assert!(!loaded.note(minute, adds(0), Sketch::default(), ready(1).after(5)));
@@ -337,6 +377,12 @@ mod tests {
         let mut loaded = QueueSeries::default();
         assert!(loaded.load(hour, &series.stored(hour)));
         assert_eq!((loaded.complete_from(), loaded.oldest_hour()), (complete_from, None));
+        // The present hour is dropped, and goes on.
+        let hour = series.drop_oldest().unwrap();
+        series.note(MINUTE.plus(61), adds(3), Sketch::default(), ready(9));
+        let mut loaded = QueueSeries::default();
+        assert!(loaded.load(hour, &series.stored(hour)));
+        assert_eq!(loaded.complete_from(), Minute::in_hour(hour + 1, 0), "its first minutes are unknown");
     }
 
     #[test]

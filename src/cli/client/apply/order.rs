@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 
+use super::exact::{Exact, Members};
 use super::plan::{Action, QueuePlan};
 
 /// The group and plural of a resource of Kubernetes.
@@ -87,25 +88,31 @@ fn resource_afterwards(plan: &QueuePlan) -> Option<Resource<'_>> {
     plan.planned.as_ref().filter(|_| plan.action() != Action::Keep).and_then(resource)
 }
 
-fn resource(settings: &serde_json::Map<String, serde_json::Value>) -> Option<Resource<'_>> {
+fn resource(settings: &Members) -> Option<Resource<'_>> {
     let resource = settings.get("kubernetes")?;
-    Some((resource.get("group")?.as_str()?, resource.get("plural")?.as_str()?))
+    let member = |name| resource.get(name).and_then(Exact::as_str);
+    Some((member("group")?, member("plural")?))
 }
 
 #[cfg(test)]
 mod tests {
     use deltaq_types::name::Name;
-    use serde_json::{Map, Value, json};
+    use serde_json::{Value, json};
 
     use super::super::difference::changes;
+    use super::super::exact::members;
+    use super::super::thresholds::ThresholdPlan;
     use super::*;
 
     fn plan(name: &str, current: &Value, planned: &Value) -> QueuePlan {
-        let (current, planned) = (current.as_object().cloned(), planned.as_object().cloned());
+        let settings = |value: &Value| value.is_object().then(|| members(value));
+        let (current, planned) = (settings(current), settings(planned));
         let both = current.as_ref().zip(planned.as_ref());
-        let changes = both.map(|(before, after)| changes(before, after, &Map::new())).unwrap_or_default();
+        let changes =
+            both.map(|(before, after)| changes(before, after, &Members::default())).unwrap_or_default();
         let name = Name::new(name).unwrap();
-        let (given, etag, thresholds, contents) = (Map::new(), None, Vec::new(), String::new());
+        let (given, etag, contents) = (Members::default(), None, String::new());
+        let thresholds = ThresholdPlan::default();
         QueuePlan { name, given, current, etag, planned, changes, thresholds, contents }
     }
 

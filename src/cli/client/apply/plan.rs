@@ -3,15 +3,15 @@
 use deltaq_runtime::causes::with_causes;
 use deltaq_types::name::Name;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use super::difference::{Change, changes, merge_patch};
+use super::exact::{Exact, Members};
 use super::thresholds::{self, ThresholdPlan};
 use crate::cli::client::failure::Failure;
 use crate::cli::client::session::Session;
 
 /// The setting that names the owner of a queue.
-pub(super) const OWNER: &str = "owner";
+pub(in crate::cli::client) const OWNER: &str = "owner";
 
 /// What is done to a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -28,16 +28,16 @@ pub(super) enum Action {
 pub(super) struct QueuePlan {
     pub(super) name: Name,
     /// The settings of the file.
-    pub(super) given: Map<String, Value>,
+    pub(super) given: Members,
     /// The present settings; `None` if the queue is new.
-    pub(super) current: Option<Map<String, Value>>,
+    pub(super) current: Option<Members>,
     /// The entity tag of the present settings.
     pub(super) etag: Option<String>,
     /// The settings afterwards; `None` if the queue is deleted.
-    pub(super) planned: Option<Map<String, Value>>,
+    pub(super) planned: Option<Members>,
     /// The changes of an existing queue, and of the thresholds of its sources.
     pub(super) changes: Vec<Change>,
-    pub(super) thresholds: Vec<ThresholdPlan>,
+    pub(super) thresholds: ThresholdPlan,
     /// What is deleted with the queue, such as `3 ready`.
     pub(super) contents: String,
 }
@@ -45,15 +45,15 @@ pub(super) struct QueuePlan {
 /// The plan as the server wrote it. A newer server may have settings that this program does not know.
 #[derive(Deserialize)]
 struct SettingsPlan {
-    current: Option<Map<String, Value>>,
+    current: Option<Members>,
     etag: Option<String>,
-    planned: Map<String, Value>,
+    planned: Members,
 }
 
 /// A queue after a change.
 #[derive(Deserialize)]
 struct Changed {
-    settings: Map<String, Value>,
+    settings: Members,
 }
 
 impl QueuePlan {
@@ -62,14 +62,20 @@ impl QueuePlan {
         session: &Session,
         owner: Option<&Name>,
         name: Name,
-        mut given: Map<String, Value>,
+        mut given: Members,
     ) -> Result<Self, Failure> {
         let at = |source| Failure::At { place: format!("queue {name}"), source };
         let in_queue = |failure: Failure| failure.in_place(format!("queue {name}"));
         let wanted = thresholds::take(&mut given).map_err(in_queue)?;
         let call = session.on_queue("plan_settings", &name)?.json(&given).repeatable();
         let SettingsPlan { current, etag, mut planned } = session.client.fetch(call).await.map_err(at)?;
-        if let Some(owner) = owner.filter(|_| !given.contains_key(OWNER)) {
+        // A new queue has no owner to lose, so null says nothing there. Older programs have exported it.
+        let names_owner = match given.get(OWNER) {
+            None => false,
+            Some(Exact::Null) => current.is_some(),
+            Some(_) => true,
+        };
+        if let Some(owner) = owner.filter(|_| !names_owner) {
             let present = current.as_ref().and_then(owner_of);
             if let Some(other) = present.filter(|present| *present != owner.as_str()) {
                 return Err(Failure::Other(format!(
@@ -77,8 +83,8 @@ impl QueuePlan {
                 )));
             }
             if current.is_none() {
-                given.insert(OWNER.to_owned(), owner.as_str().into());
-                planned.insert(OWNER.to_owned(), owner.as_str().into());
+                given.insert(OWNER, Exact::Text(owner.to_string()));
+                planned.insert(OWNER, Exact::Text(owner.to_string()));
             }
         }
         let mut changes =
@@ -101,8 +107,9 @@ impl QueuePlan {
     /// Whether the queue exists and can't be followed afterwards.
     pub(super) fn ends_followers(&self) -> bool {
         let Some(planned) = &self.planned else { return true };
-        let has = |name, value: Value| planned.get(name) == Some(&value);
-        self.current.is_some() && (has("mode", "keys".into()) || has("known_objects", false.into()))
+        let has_keys_only = planned.get("mode").and_then(Exact::as_str) == Some("keys");
+        let has_no_objects = planned.get("known_objects") == Some(&Exact::Bool(false));
+        self.current.is_some() && (has_keys_only || has_no_objects)
     }
 
     pub(super) fn action(&self) -> Action {
@@ -116,11 +123,26 @@ impl QueuePlan {
 
     /// Makes the change.
     pub(super) async fn apply(&self, session: &Session) -> Result<(), Failure> {
+        let Some(planned) = self.planned.as_ref().filter(|_| self.action() != Action::Keep) else {
+            return self.apply_settings(session).await;
+        };
         self.apply_settings(session).await?;
-        for threshold in &self.thresholds {
-            threshold.apply(session, &self.name).await?;
+        if self.thresholds.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let etag = match self.etag.clone().filter(|_| self.current.as_ref() == Some(planned)) {
+            Some(etag) => etag,
+            None => self.etag_of(session, planned).await?,
+        };
+        self.thresholds.apply(session, &self.name, &etag).await
+    }
+
+    /// The entity tag of these settings, which the queue has now.
+    async fn etag_of(&self, session: &Session, settings: &Members) -> Result<String, Failure> {
+        let call = session.on_queue("plan_settings", &self.name)?.json(&self.given).repeatable();
+        let present: SettingsPlan = session.client.fetch(call).await?;
+        let etag = present.etag.filter(|_| present.current.as_ref() == Some(settings));
+        etag.ok_or_else(|| self.thresholds.lost())
     }
 
     async fn apply_settings(&self, session: &Session) -> Result<(), Failure> {
@@ -154,12 +176,12 @@ impl QueuePlan {
 }
 
 /// The queue that a queue with these settings follows.
-pub(super) fn followed(settings: &Map<String, Value>) -> Option<&str> {
+pub(super) fn followed(settings: &Members) -> Option<&str> {
     settings.get("follow")?.get("queue")?.as_str()
 }
 
 /// The owner in these settings.
-pub(super) fn owner_of(settings: &Map<String, Value>) -> Option<&str> {
+pub(super) fn owner_of(settings: &Members) -> Option<&str> {
     settings.get(OWNER)?.as_str()
 }
 

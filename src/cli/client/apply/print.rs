@@ -1,5 +1,6 @@
 //! What `deltaq apply` prints: the plan, or what was done.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::Serialize;
@@ -45,7 +46,7 @@ pub(super) fn print<'p>(
         }
         Format::Json | Format::Ndjson => {
             let queues: Vec<_> = plans.map(document).collect();
-            let text = to_raw_value(&serde_json::json!({ "queues": queues }));
+            let text = to_raw_value(&BTreeMap::from([("queues", queues)]));
             let text = text.map_err(|error| Failure::Other(format!("can't print the plan: {error}")))?;
             session.output.json_document(&text, "")
         }
@@ -62,7 +63,7 @@ fn lines(plan: &QueuePlan) -> String {
         Action::Delete => format!("- {name} ({})\n", plan.contents),
     };
     if plan.action() == Action::Create {
-        for (setting, value) in &plan.given {
+        for (setting, value) in plan.given.iter() {
             let _infallible = writeln!(text, "    {setting}: {value}");
         }
     }

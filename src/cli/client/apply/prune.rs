@@ -6,10 +6,11 @@ use deltaq_types::QueueStatus;
 use deltaq_types::name::Name;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use serde::Deserialize;
-use serde_json::{Map, Value};
 
 use super::AT_ONCE;
+use super::exact::Members;
 use super::plan::{QueuePlan, followed, owner_of};
+use super::thresholds::ThresholdPlan;
 use crate::cli::client::failure::Failure;
 use crate::cli::client::output::counted;
 use crate::cli::client::pages::all;
@@ -22,7 +23,7 @@ const SMALL_OWNER: usize = 10;
 #[derive(Deserialize)]
 struct Listed {
     name: String,
-    settings: Map<String, Value>,
+    settings: Members,
     status: QueueStatus,
 }
 
@@ -100,7 +101,7 @@ async fn plan(session: &Session, owner: &Name, row: &Listed) -> Result<Option<Qu
         return Ok(None);
     }
     let (current, contents) = (Some(row.settings.clone()), contents(&row.status));
-    let (given, changes, thresholds) = (Map::new(), Vec::new(), Vec::new());
+    let (given, changes, thresholds) = (Members::default(), Vec::new(), ThresholdPlan::default());
     let etag = Some(etag);
     Ok(Some(QueuePlan { name, given, current, etag, planned: None, changes, thresholds, contents }))
 }

@@ -1,15 +1,17 @@
 //! The thresholds of a queue's sources: how long a source may be silent before it counts as stale.
 //!
-//! They are no settings of the queue, so they have no entity tag. Each is one value, and the last call counts.
+//! They are no settings of the queue, so they have no entity tag. One call sets all thresholds of a queue, if the queue has the settings of
+//! the file. So the thresholds of two files that are applied at once are not mixed, and not with the settings of the other file.
 
 use std::collections::BTreeMap;
 
 use deltaq_types::duration::DurationText;
 use deltaq_types::name::Name;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use super::difference::Change;
+use super::exact::{Exact, Members};
 use crate::cli::client::failure::Failure;
 use crate::cli::client::pages::all;
 use crate::cli::client::session::Session;
@@ -17,15 +19,13 @@ use crate::cli::client::session::Session;
 /// The member of a queue in the file that has its sources.
 pub(in crate::cli::client) const SOURCES: &str = "sources";
 
-/// The thresholds of a file, by source.
+/// Thresholds by source.
 pub(super) type Thresholds = BTreeMap<String, Option<DurationText>>;
 
-/// A threshold that changes.
-#[derive(Debug)]
-pub(super) struct ThresholdPlan {
-    source: String,
-    after: Option<DurationText>,
-}
+/// The thresholds of a queue in the file. All of them are set when anything of the queue changes: one that has the value of the file in the plan
+/// may have been set by another caller by then.
+#[derive(Debug, Default)]
+pub(super) struct ThresholdPlan(Thresholds);
 
 /// A source in the file.
 #[derive(Default, Deserialize)]
@@ -43,10 +43,12 @@ struct Listed {
 }
 
 /// Takes the sources out of the members of a queue. The others are its settings.
-pub(super) fn take(members: &mut Map<String, Value>) -> Result<Thresholds, Failure> {
+pub(super) fn take(members: &mut Members) -> Result<Thresholds, Failure> {
     let given = members.remove(SOURCES).unwrap_or_default();
-    let given: Option<BTreeMap<String, Option<Given>>> =
-        serde_json::from_value(given).map_err(|error| Failure::Other(format!("{SOURCES}: {error}")))?;
+    let wrong = |error: serde_json::Error| Failure::Other(format!("{SOURCES}: {error}"));
+    let given: serde_json::Value = serde_json::from_str(&given.to_string()).map_err(wrong)?;
+    // The errors of a value have no place in a text that the user has not written.
+    let given: Option<BTreeMap<String, Option<Given>>> = serde_json::from_value(given).map_err(wrong)?;
     let threshold =
         |(source, given): (String, Option<Given>)| (source, given.unwrap_or_default().stale_after);
     Ok(given.unwrap_or_default().into_iter().map(threshold).collect())
@@ -58,22 +60,29 @@ pub(super) async fn plan(
     queue: &Name,
     exists: bool,
     wanted: Thresholds,
-) -> Result<(Vec<ThresholdPlan>, Vec<Change>), Failure> {
+) -> Result<(ThresholdPlan, Vec<Change>), Failure> {
     if wanted.is_empty() {
-        return Ok((Vec::new(), Vec::new()));
+        return Ok((ThresholdPlan::default(), Vec::new()));
     }
-    let present = if exists { present(session, queue).await? } else { Thresholds::new() };
-    let mut plans = Vec::new();
-    let mut changes = Vec::new();
-    for (source, after) in wanted {
-        let before = present.get(&source).copied().flatten();
-        if before != after {
-            let setting = format!("{SOURCES}.{source}.stale_after");
-            changes.push(Change::new(setting, json!(before), json!(after)));
-            plans.push(ThresholdPlan { source, after });
-        }
-    }
-    Ok((plans, changes))
+    let seen = if exists { present(session, queue).await? } else { Thresholds::new() };
+    let threshold = |source: &str| seen.get(source).copied().flatten();
+    let differing = wanted.iter().filter(|(source, wanted)| threshold(source) != **wanted);
+    let change = |(source, _): (&String, _)| {
+        Change::new(setting(source), value(&seen, source), value(&wanted, source))
+    };
+    let changes = differing.map(change).collect();
+    Ok((ThresholdPlan(wanted), changes))
+}
+
+/// The name of a threshold in the plan.
+fn setting(source: &str) -> String {
+    format!("{SOURCES}.{source}.stale_after")
+}
+
+/// The threshold of a source as the plan shows it.
+fn value(thresholds: &Thresholds, source: &str) -> Exact {
+    let threshold = thresholds.get(source).copied().flatten();
+    threshold.map_or(Exact::Null, |threshold| Exact::Text(threshold.to_string()))
 }
 
 async fn present(session: &Session, queue: &Name) -> Result<Thresholds, Failure> {
@@ -82,11 +91,62 @@ async fn present(session: &Session, queue: &Name) -> Result<Thresholds, Failure>
 }
 
 impl ThresholdPlan {
-    /// Sets the threshold.
-    pub(super) async fn apply(&self, session: &Session, queue: &Name) -> Result<(), Failure> {
-        let call = session.call("patch_source", queue.as_str(), &self.source)?;
-        let call = call.json(&json!({ "stale_after": self.after })).repeatable();
-        session.client.send(call).await?;
-        Ok(())
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Sets the thresholds if the queue has the settings of this entity tag.
+    ///
+    /// # Errors
+    /// The queue has other settings by now.
+    pub(super) async fn apply(&self, session: &Session, queue: &Name, etag: &str) -> Result<(), Failure> {
+        let sources = self.0.iter();
+        let sources: BTreeMap<_, _> =
+            sources.map(|(source, threshold)| (source, json!({ "stale_after": threshold }))).collect();
+        let call = session.on_queue("patch_sources", queue)?.json(&json!({ "sources": sources }));
+        match session.client.send(call.condition("if-match", etag).repeatable()).await {
+            Err(error) if error.code() == Some("precondition-failed") => Err(self.lost()),
+            done => Ok(done.map(drop)?),
+        }
+    }
+
+    /// Another caller has changed the settings.
+    pub(super) fn lost(&self) -> Failure {
+        let threshold = |source: &String| format!("{} {}", setting(source), value(&self.0, source));
+        let sources = self.0.keys().map(threshold).collect::<Vec<_>>().join(", ");
+        Failure::Other(format!(
+            "precondition-failed: another caller has changed the settings of the queue; not applied: {sources}"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::exact::members;
+    use super::*;
+
+    fn thresholds(text: &serde_json::Value) -> Thresholds {
+        take(&mut members(&json!({ "sources": text }))).unwrap()
+    }
+
+    #[test]
+    fn sources_are_taken_out_of_the_settings() {
+        let mut given =
+            members(&json!({"lease": "1m", "sources": {"erp": {"stale_after": "15m"}, "b": null}}));
+        let taken = take(&mut given).unwrap();
+        assert_eq!(given, members(&json!({"lease": "1m"})));
+        assert_eq!(
+            (value(&taken, "erp").to_string(), value(&taken, "b")),
+            ("\"15m\"".to_owned(), Exact::Null)
+        );
+        let wrong = take(&mut members(&json!({"sources": {"erp": {"stale_for": "1m"}}}))).unwrap_err();
+        let wrong = wrong.to_string();
+        assert!(wrong.starts_with("sources: unknown field") && !wrong.contains("line"), "{wrong}");
+    }
+
+    #[test]
+    fn what_was_not_applied_is_named() {
+        let text = ThresholdPlan(thresholds(&json!({"b": {"stale_after": "1m"}}))).lost().to_string();
+        assert!(text.ends_with("not applied: sources.b.stale_after \"1m\""), "{text}");
     }
 }

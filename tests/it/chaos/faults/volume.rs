@@ -135,6 +135,9 @@ fn changes_are_refused_before_the_disk_is_full() {
     let (status, body) = call(&server, &Message::get("/readyz".to_owned())).expect("an answer");
     let detail = body["detail"].as_str().unwrap_or_default();
     assert!(status == 507 && detail.contains("storage.min_free_bytes"), "{status} {body}");
+    let (_, nodes) = call(&server, &Message::get("/v1/nodes".to_owned())).expect("an answer");
+    let free = nodes["this"]["disk_free_bytes"].as_u64();
+    assert!(free.is_some_and(|free| free < 8 << 20), "{nodes}");
     volume.run("rm \"$1/ballast\"");
     add_in_the_end(&server, "after");
     acknowledged.insert("after".to_owned());

@@ -1,8 +1,11 @@
 //! `deltaq apply`: the plan, the second time, races, followers, failures, and the file that `queue settings` writes.
 
+mod numbers;
 mod prune;
+mod races;
 mod schema;
 mod sources;
+mod yaml;
 
 use std::fmt::Write as _;
 

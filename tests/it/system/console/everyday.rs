@@ -92,6 +92,25 @@ fn a_group_is_paused_and_resumed() {
 }
 
 #[test]
+fn the_group_without_a_name_is_paused_alone() {
+    let server = Server::in_memory();
+    let at = server.address;
+    put(at, "mails", &json!({ "groups": { "by": "/tenant" } }));
+    post(at, "mails/add", &json!([{ "key": "a", "tenant": "acme" }, { "key": "nobody" }]));
+    let browser = Browser::start(at);
+    browser.open("queues/mails/groups");
+    let row = "return [...document.querySelectorAll('tbody tr')].find(row => row.textContent.startsWith('without a name'))";
+    browser.until("the group", || browser.js(&format!("{row} !== undefined")) == true);
+    browser.js(&format!("{row}.querySelector('button').click()"));
+    browser.until("the pause", || browser.js(&format!("{row}.textContent.includes('paused')")) == true);
+    assert_eq!(call(at, "GET", "/v1/queues/mails/status", "")["paused"], false);
+    let popped = post(at, "mails/pop?max=9", &json!({}));
+    assert_eq!(popped["items"].as_array().map(Vec::len), Some(1));
+    assert_eq!(popped["items"][0]["key"], "a");
+    end(&browser);
+}
+
+#[test]
 fn texts_are_copied_and_times_and_colours_are_those_of_the_reader() {
     let server = Server::in_memory();
     let at = server.address;

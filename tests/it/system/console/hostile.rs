@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::browser::Browser;
-use super::{call, end, post, settle};
+use super::{call, end, post, put, settle};
 use crate::system::cli::Server;
 
 #[test]
@@ -71,5 +71,35 @@ fn hostile_keys_and_objects_are_text() {
     browser.open("queues/many/keys/k");
     browser.until_text("900 deltas");
     browser.until_text("Show more of the 800 deltas in between");
+    end(&browser);
+}
+
+#[test]
+fn names_that_scripts_know_are_names_like_any_other() {
+    let server = Server::in_memory();
+    let at = server.address;
+    put(at, "q", &json!({ "key": ["/__proto__/match", "/toJSON", "/constructor/__proto__"] }));
+    let browser = Browser::start(at);
+    browser.open("queues/q");
+    browser.click("Send a test object…");
+    browser.until_there("dialog textarea");
+    let object = browser.js("return document.querySelector('dialog textarea').value");
+    let object: Value = serde_json::from_str(object.as_str().expect("a text")).expect("JSON");
+    let wanted = json!({ "__proto__": { "match": "test-1" }, "toJSON": "test-1", "constructor": { "__proto__": "test-1" } });
+    assert_eq!(object, wanted);
+    assert_eq!(browser.js("return 'match' in {}"), false, "an object of the page has changed");
+    browser.click("Send");
+    browser.until_text("The test object is queued");
+    assert_eq!(call(at, "GET", "/v1/queues/q/items", "")["items"][0]["key"], "test-1/test-1/test-1");
+    end(&browser);
+
+    // Nor does a link that has one.
+    for name in ["__proto__", "constructor", "toString"] {
+        browser.open(&format!("queues?sort={name}&range={name}"));
+        browser.until_text("1 queue");
+        browser.open(&format!("queues/q/keys?state={name}&{name}=1"));
+        browser.until("the refusal", || browser.count(".state.error") == 1);
+        assert!(!browser.text().contains("Something went wrong in this page"), "{}", browser.text());
+    }
     end(&browser);
 }

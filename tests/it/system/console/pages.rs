@@ -79,8 +79,10 @@ fn a_worker_that_hangs_is_marked_in_one_click() {
     settle(at, "quick", 12, "ack", None);
     put(at, "quick", &json!({ "lease": "1s" }));
     post(at, "quick/pop?worker=stuck&lease_duration=1h", &json!({}));
-    post(at, "prices/add", &objects("sku-", 3));
-    post(at, "prices/pop?worker=busy", &json!({}));
+    post(at, "prices/add", &objects("sku-", 6));
+    settle(at, "prices", 2, "ack", None);
+    settle(at, "prices", 1, "reject", Some("no route"));
+    post(at, "prices/pop?worker=importer", &json!({}));
     post(at, "prices/pop?max=2", &json!({}));
     let browser = Browser::start(at);
     browser.open("queues");
@@ -89,18 +91,22 @@ fn a_worker_that_hangs_is_marked_in_one_click() {
     browser.until_text("1 worker has a lease that is old for its queue.");
     assert_eq!(browser.clicks(), 1);
     // The one that hangs comes first, with how long a lease of its queue may take.
-    assert_eq!(first_column(&browser), json!(["stuck", "busy", "without a name"]).clone());
-    let row = "return [...document.querySelector('tbody tr').cells].map(cell => cell.innerText)";
-    let row = browser.js(row);
+    assert_eq!(first_column(&browser), json!(["stuck", "importer", "without a name"]));
+    let rows = browser.js("return [...document.querySelectorAll('tbody tr')].map(row => [...row.cells].map(cell => cell.innerText))");
+    let row = &rows[0];
     assert_eq!((&row[1], &row[2], &row[3]), (&json!("quick"), &json!("old lease"), &json!("1")));
+    // What each has done in the last ten minutes.
+    let done = [&rows[0][8], &rows[0][9], &rows[1][8], &rows[1][9]];
+    assert_eq!(done, [&json!("0"), &json!("0"), &json!("2"), &json!("1")]);
+    browser.until_text("Acks and failures are those of the last ten minutes.");
     browser.click_on("label.check input");
     browser.until("one worker", || browser.count("tbody tr") == 1);
     browser.click("stuck");
     browser.until_text("Keys that the worker stuck holds.");
     end(&browser);
 
-    browser.open("workers?find=bus");
-    browser.until("one worker", || first_column(&browser) == json!(["busy"]));
+    browser.open("workers?find=impor");
+    browser.until("one worker", || first_column(&browser) == json!(["importer"]));
     browser.type_into("main [data-find]", "x");
     browser.until_text("Nothing matches");
     end(&browser);
@@ -123,26 +129,32 @@ fn a_single_server_is_a_row_of_the_nodes() {
     for part in ["SQLite", env!("CARGO_PKG_VERSION"), "1: 0", "Epoch 1"] {
         assert!(browser.text().contains(part), "{part}: {}", browser.text());
     }
+    let free =
+        "return /^[0-9]+[.][0-9] [MGT]iB$/.test(document.querySelector('tbody tr').cells[7].innerText)";
+    browser.until("the free disk", || browser.js(free) == true);
     end(&browser);
 
     // Several nodes, of which one is late and has not replied, and a partition has no owner.
-    let details = |version: &str, owned: &[u64]| {
+    let details = |version: &str, owned: &[u64], free: Value| {
         let owned: Vec<Value> =
             owned.iter().map(|number| json!({ "partition": number, "epoch": 7 })).collect();
-        json!({ "version": version, "store": "postgres", "durability": "full", "uptime_ms": 3_600_000, "queues": 2, "owned": owned })
+        json!({ "version": version, "store": "postgres", "durability": "full", "uptime_ms": 3_600_000, "queues": 2, "owned": owned, "disk_free_bytes": free })
     };
     let node = |name: &str, state: &str, details: Value| {
         json!({ "name": name, "url": format!("http://{name}:7070"), "this": name == "a", "state": state, "partitions": 4, "queues": 2,
                 "heartbeat_age_ms": 120, "clock_ahead_ms": -3, "details": details })
     };
     let mut list = json!({
-        "nodes": [node("a", "serving", details("1.0.0", &[0, 1, 2, 5])), node("b", "serving", details("1.1.0", &[3, 4]))],
-        "partitions": 6, "without_owner": 0, "this": details("1.0.0", &[0, 1, 2, 5]),
+        "nodes": [node("a", "serving", details("1.0.0", &[0, 1, 2, 5], Value::Null)), node("b", "serving", details("1.1.0", &[3, 4], json!(96_636_764_160_u64)))],
+        "partitions": 6, "without_owner": 0, "this": details("1.0.0", &[0, 1, 2, 5], Value::Null),
     });
     answer(&proxy, "GET /v1/nodes", &list);
     browser.open("nodes");
     browser.until_text("The nodes run 2 versions.");
     browser.until_text("4: 0–2, 5");
+    let free =
+        browser.js("return [...document.querySelectorAll('tbody tr')].map(row => row.cells[7].innerText)");
+    assert_eq!(free, json!(["–", "90.0 GiB"]));
     list["nodes"][1] = node("b", "late", Value::Null);
     list["without_owner"] = json!(2);
     proxy.pass_all();

@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 
 use super::browser::Browser;
+use super::proxy::Proxy;
 use super::{Guarded, call, end, objects, post, put};
 use crate::system::cli::Server;
 
@@ -74,6 +75,77 @@ fn a_change_of_settings_is_shown_before_it_is_saved() {
     browser.until("the reason", || browser.count(".view .error:not(:empty)") > 0);
     assert!(browser.text().contains("lease"), "{}", browser.text());
     assert_eq!(settings()["indexes"], json!({}), "a refused change changes nothing");
+    end(&browser);
+}
+
+#[test]
+fn a_member_that_is_removed_from_a_setting_is_removed_from_the_queue() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = folder.path().join("deltaq.toml");
+    std::fs::write(&config, "[push]\nallow = [\"http://127.0.0.1:*\"]\nallow_networks = [\"127.0.0.1\"]\n")
+        .expect("a file");
+    let server = Server::with_settings(&[("DELTAQ_CONFIG", &config)]);
+    let at = server.address;
+    let settings = || call(at, "GET", "/v1/queues/prices/settings", "");
+    let headers = json!({ "x-env": "prod", "x-team": "shop" });
+    let overrides =
+        json!({ "": { "weight": 3 }, "acme": { "weight": 2, "max_leased": 4 }, "bolt": { "weight": 5 } });
+    let document = json!({
+        "indexes": { "a": "/a", "b": "/b" },
+        "groups": { "by": "/tenant", "overrides": overrides },
+        "push": { "url": "http://127.0.0.1:9/hooks", "format": "raw", "headers": headers },
+        "diff": { "array_keys": { "/items": "/sku", "/tags": "/id" } },
+        "rate_limiter": { "bucket": { "qps": 5, "burst": 2 }, "max_wait": "1h" },
+        "schema": { "maximum": 9_007_199_254_740_993_u64, "required": ["key"] },
+    });
+    put(at, "prices", &document);
+    let browser = Browser::start(at);
+    browser.open("queues/prices/settings");
+    browser.until_text("max_failures");
+
+    // A nested member, a name that is empty, a member whose default is none, and a schema, in which null would be a value.
+    set(&browser, "indexes", r#"{"a":"/a"}"#);
+    set(&browser, "groups", r#"{"by":"/tenant","overrides":{"":{"weight":3},"acme":{"weight":2}}}"#);
+    set(&browser, "push", r#"{"url":"http://127.0.0.1:9/hooks","format":"raw","headers":{"x-team":"shop"}}"#);
+    set(&browser, "diff", r#"{"array_keys":{"/tags":"/id"}}"#);
+    set(&browser, "rate_limiter", r#"{"max_wait":"1h"}"#);
+    set(&browser, "schema", r#"{"maximum":9007199254740995}"#);
+    browser.click("Review 6 changes…");
+    browser.until_text("Change 6 settings of prices?");
+    browser.click("Save");
+    browser.until_text("Saved: rate_limiter, groups, push, schema, indexes, diff.");
+    let now = settings();
+    assert_eq!(now["indexes"], json!({ "a": "/a" }));
+    let weights = json!({ "": { "weight": 3, "max_leased": null, "rate": null }, "acme": { "weight": 2, "max_leased": null, "rate": null } });
+    assert_eq!(now["groups"]["overrides"], weights);
+    assert_eq!(now["push"]["headers"], json!({ "x-team": "shop" }));
+    assert_eq!(now["diff"], json!({ "array_keys": { "/tags": "/id" } }));
+    assert_eq!(
+        (&now["rate_limiter"]["bucket"], &now["rate_limiter"]["max_wait"]),
+        (&Value::Null, &json!("1h"))
+    );
+    assert_eq!(now["schema"], json!({ "maximum": 9_007_199_254_740_995_u64 }));
+    end(&browser);
+}
+
+#[test]
+fn what_the_server_has_set_is_compared_with_what_was_reviewed() {
+    let server = Server::in_memory();
+    let at = server.address;
+    put(at, "prices", &json!({ "lease": "1m" }));
+    let proxy = Proxy::start(at, "");
+    let browser = Browser::start(proxy.address);
+    browser.open("queues/prices/settings");
+    browser.until_text("max_failures");
+    let mut reply = call(at, "GET", "/v1/queues/prices", "");
+    reply["settings"]["lease"] = json!("7m");
+    set(&browser, "lease", "2m");
+    browser.click("Review 1 change…");
+    browser.until_text("Change 1 setting of prices?");
+    proxy.answer("PATCH /v1/queues/prices", 200, "application/json", &reply.to_string(), 1);
+    browser.click("Save");
+    browser.until_text("Saved, but not as reviewed: lease. The fields show what the server has set.");
+    assert_eq!(field(&browser, "lease"), "7m");
     end(&browser);
 }
 

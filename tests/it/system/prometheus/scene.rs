@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use deltaq_runtime::clock::Clock;
 use serde_json::{Value, json};
 
 use super::tools::pause;
@@ -31,9 +32,9 @@ const FAILURES: u32 = 12;
 
 /// Notes a backup of this age in a data directory, as `deltaq backup` does.
 fn note_backup(store: &Store, age: Duration) {
-    let file = fs::File::create(store.path().join("last-backup")).expect("a file");
-    let modified = file.metadata().and_then(|file| file.modified()).expect("a time");
-    file.set_modified(modified - age).expect("the time is set");
+    let at_us = Clock::system().wall_us() - u64::try_from(age.as_micros()).expect("a short time");
+    let at = deltaq_types::Timestamp::from_micros(at_us);
+    fs::write(store.path().join("last-backup"), format!("{at}\n")).expect("a file");
 }
 
 pub(super) struct Scene {

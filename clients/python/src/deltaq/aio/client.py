@@ -323,6 +323,8 @@ class Queue:
     seed = _method(calls.seed)
     forget = _method(calls.forget)
     report_source = _method(calls.report_source)
+    seen_source = _method(calls.seen_source)
+    set_stale_after = _method(calls.set_stale_after)
     renumber_source = _method(calls.renumber_source)
     pop = _method(calls.pop)
     settle = _method(calls.settle)

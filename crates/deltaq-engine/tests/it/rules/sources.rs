@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use deltaq_engine::event::EventKind;
+use deltaq_engine::id::Source;
 use deltaq_engine::limits::SOURCES_MAX;
 use deltaq_engine::snapshot::SourceHistory;
 use deltaq_engine::time::Time;
@@ -107,7 +108,10 @@ fn beyond_the_limit_the_source_that_called_longest_ago_is_forgotten() {
 fn contacts_and_thresholds_outlive_a_crash_and_contacts_never_go_back() {
     let mut fixture = Fixture::new();
     let quarter = Duration::from_mins(15);
-    fixture.queue.configure_source(fixture.now(), &"erp".into(), Some(quarter)).expect("it is remembered");
+    fixture
+        .queue
+        .configure_source(fixture.now(), &"erp".into(), Some(quarter), false)
+        .expect("it is remembered");
     let set = fixture.history("erp").expect("a threshold is remembered");
     assert_eq!((set.contact(), set.is_stale(None, fixture.now())), (None, Some(false)));
     // The silence of a source that was never in contact begins with its threshold.
@@ -123,7 +127,7 @@ fn contacts_and_thresholds_outlive_a_crash_and_contacts_never_go_back() {
         .queue
         .reach_sources(fixture.now(), [("erp".into(), contact), ("crm".into(), Time::from_micros(1))]);
     assert_eq!(fixture.queue.resource_version(), rv, "known contacts are no event");
-    fixture.queue.configure_source(fixture.now(), &"erp".into(), Some(quarter));
+    fixture.queue.configure_source(fixture.now(), &"erp".into(), Some(quarter), false);
     assert_eq!(fixture.queue.resource_version(), rv, "nor is a known threshold");
     fixture.crash();
     let erp = fixture.history("erp").expect("it is remembered");
@@ -132,8 +136,77 @@ fn contacts_and_thresholds_outlive_a_crash_and_contacts_never_go_back() {
     assert_eq!(erp.is_stale(erp.contact(), contact.plus(quarter + Duration::from_micros(1))), Some(true));
     let crm = fixture.history("crm").expect("it is remembered");
     assert_eq!((crm.contact(), crm.is_stale(None, later)), (Some(contact), None));
-    fixture.queue.configure_source(fixture.now(), &"erp".into(), None);
+    fixture.queue.configure_source(fixture.now(), &"erp".into(), None, false);
     assert_eq!(fixture.history("erp").and_then(|erp| erp.stale_after), None);
+}
+
+#[test]
+fn a_proposed_threshold_replaces_only_a_proposed_one() {
+    let mut fixture = Fixture::new();
+    let minutes = |minutes| Some(Duration::from_mins(minutes));
+    let mut set = |stale_after, is_proposed| {
+        let state = fixture.queue.configure_source(fixture.now(), &"erp".into(), stale_after, is_proposed);
+        let history = state.and_then(|state| state.history);
+        history.and_then(|history| history.stale_after).map(|after| after.longest)
+    };
+    assert_eq!(set(minutes(15), true), minutes(15));
+    assert_eq!(set(minutes(3), true), minutes(3), "the interval of the reader has changed");
+    assert_eq!(set(minutes(3), false), minutes(3), "the same length, and now it is declared");
+    assert_eq!([set(minutes(15), true), set(None, true)], [minutes(3); 2]);
+    assert_eq!([set(None, false), set(minutes(15), true)], [None, minutes(15)]);
+    set(minutes(3), false);
+    fixture.wait(1);
+    fixture.crash();
+    fixture.queue.configure_source(fixture.now(), &"erp".into(), minutes(15), true);
+    let kept = fixture.history("erp").and_then(|erp| erp.stale_after).map(|after| after.longest);
+    assert_eq!(kept, minutes(3), "a crash does not make it a proposal");
+}
+
+#[test]
+fn thresholds_are_all_set_or_none_is() {
+    let mut fixture = Fixture::new();
+    let hour = Some(Duration::from_hours(1));
+    let named = |prefix: &str, count: usize| -> Vec<(Source, Option<Duration>)> {
+        (0..count).map(|number| (Source::from(&*format!("{prefix}-{number}")), hour)).collect()
+    };
+    let now = fixture.now();
+    let mut set = |by: &str, thresholds: &[(Source, Option<Duration>)]| {
+        fixture.queue.set_caller(Some(by.into()));
+        let before = fixture.queue.resource_version();
+        let is_done = fixture.queue.configure_sources(now, thresholds);
+        assert!(is_done || fixture.queue.resource_version() == before, "nothing is half done");
+        let is_set = |(source, longest): &(Source, Option<Duration>)| {
+            let history = fixture.queue.source_history(source);
+            history.and_then(|history| history.stale_after).map(|after| after.longest) == *longest
+        };
+        assert_eq!(thresholds.iter().all(is_set), is_done);
+        is_done
+    };
+    assert!(set("b", &named("b", 400)));
+    assert!(!set("a", &named("a", 700)), "the last ones would push out the first ones");
+    assert!(
+        set("a", &named("a", 600)) && set("a", &named("later", 600)),
+        "those of the call before make room"
+    );
+    assert!(!set("a", &named("many", SOURCES_MAX + 1)));
+    assert!(set("c", &[("absent".into(), None)]), "no threshold of an unknown source is no change");
+}
+
+#[test]
+fn a_token_with_many_sources_pushes_out_its_own() {
+    let mut fixture = Fixture::new();
+    let mut reach = |by: &str, source: &str| {
+        fixture.wait(1);
+        fixture.queue.set_caller(Some(by.into()));
+        let now = fixture.now();
+        fixture.queue.reach_sources(now, [(source.into(), now)]);
+    };
+    reach("rare", "erp");
+    (0..2 * SOURCES_MAX).for_each(|number| reach("many", &format!("many-{number}")));
+    assert_eq!(fixture.queue.sources_after(None, usize::MAX).len(), SOURCES_MAX);
+    assert!(fixture.history("erp").is_some());
+    fixture.crash();
+    assert!(fixture.history("erp").is_some());
 }
 
 #[test]

@@ -267,7 +267,8 @@ impl Dice {
     }
 
     fn stale_after(&mut self) -> StaleAfter {
-        StaleAfter { longest: Duration::from_micros(self.0.u64(1..1 << 40)), since: self.time() }
+        let longest = Duration::from_micros(self.0.u64(1..1 << 40));
+        StaleAfter { longest, since: self.time(), is_proposed: self.0.bool() }
     }
 
     /// A few events, numbered without a gap from a random number.
@@ -508,6 +509,7 @@ impl Dice {
                     last_replace: dice.maybe(Self::last_replace),
                     last_replaced: dice.maybe(Self::time),
                     sequence: dice.maybe(Self::number),
+                    by: dice.maybe(Self::text),
                 };
                 SourceRecord { source: dice.name(), history }
             }),

@@ -152,3 +152,31 @@ fn a_failure_leaves_deletions_undone_and_a_repeat_ends_them() {
     assert!(repeated.ends_with("1 deleted\n"), "{repeated}");
     assert_eq!(queues(&server), ["fine", "missing", "moved"]);
 }
+
+#[test]
+fn an_exported_file_gives_its_owner_to_the_queues_that_it_creates() {
+    let (first, second) = (Server::in_memory(), Server::in_memory());
+    first.run(&["queue", "create", "jobs", "mode=keys"]).ok();
+    first.run(&["queue", "create", "mails", "mode=keys"]).ok();
+    let exported = first.run(&["export", "--settings"]).ok();
+    assert!(!exported.contains("owner"), "{exported}");
+    let mut document: Value = serde_json::from_str(&exported).expect("JSON");
+    document["owner"] = "shop".into();
+    // Older programs have exported the null.
+    document["queues"]["mails"]["owner"] = Value::Null;
+    let created = apply(&second, &document.to_string(), &[]).ok();
+    assert!(created.ends_with("2 new, 0 changed, 0 as before\n"), "{created}");
+    for queue in ["jobs", "mails"] {
+        assert_eq!(settings(&second, queue)["owner"], "shop", "{queue}");
+    }
+    document["queues"].as_object_mut().expect("an object").remove("mails");
+    let pruned = apply(&second, &document.to_string(), &["--prune", "--yes"]).ok();
+    assert!(pruned.contains("- mails (no keys)\n"), "{pruned}");
+    assert_eq!(queues(&second), ["jobs"]);
+
+    // Where the queues exist, the file changes nothing, and owns nothing.
+    let path = file(&first, "exported.json", &document.to_string());
+    let kept = first.run(&["apply", "--file", &path, "--prune", "--yes"]).ok();
+    assert_eq!(kept, "  jobs\n0 new, 0 changed, 1 as before\n");
+    assert_eq!(queues(&first), ["jobs", "mails"]);
+}

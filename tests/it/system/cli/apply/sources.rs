@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Server, file};
 
 /// The threshold of each source that the queue remembers, by name.
-fn thresholds(server: &Server, queue: &str) -> Value {
+pub(super) fn thresholds(server: &Server, queue: &str) -> Value {
     let sources = server.json(&["sources", queue]);
     let sources = sources.as_array().expect("a list").iter();
     let threshold = |source: &Value| {

@@ -27,6 +27,7 @@ pub(super) fn histories(replace: &LastReplace) -> Vec<SourceRecord> {
         last_replaced: Some(at(0)),
         sequence: Some(7),
         stale_after: Some(stale_after()),
+        by: Some("erp".into()),
     };
     let shop = SourceHistory { last_call: at(41), ..SourceHistory::default() };
     let record = |source: &str, history| SourceRecord { source: source.into(), history };
@@ -34,5 +35,5 @@ pub(super) fn histories(replace: &LastReplace) -> Vec<SourceRecord> {
 }
 
 fn stale_after() -> StaleAfter {
-    StaleAfter { longest: Duration::from_mins(15), since: at(3) }
+    StaleAfter { longest: Duration::from_mins(15), since: at(3), is_proposed: true }
 }
