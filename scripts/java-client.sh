@@ -29,11 +29,14 @@ for folder in /usr/lib/jvm/*/; do
 done
 
 log=$work/maven.log
+# Programs that end soon are faster without the slower compiler of the virtual machine, and with one thread for garbage.
+short=(-XX:+UseSerialGC -XX:TieredStopAtLevel=1)
+export MAVEN_OPTS="${short[*]}"
 # Runs Maven in clients/java, and prints its output if it fails, or the results of its tests.
 maven() {
     # The class path of the scenarios has what this build depends on, and nothing of the one before.
     rm -rf target/java/deltaq-scenarios/lib
-    (cd clients/java && mvn --batch-mode --no-transfer-progress "$@") > "$log" 2>&1 || { cat "$log" >&2; exit 1; }
+    (cd clients/java && mvn --batch-mode --no-transfer-progress -DargLine="${short[*]}" "$@") > "$log" 2>&1 || { cat "$log" >&2; exit 1; }
     grep -E '^\[INFO\] Tests run: [0-9]+, .*[0-9]$|^\[WARNING\] Tests run:' "$log" || true
 }
 
@@ -42,9 +45,9 @@ scenarios() {
     local java=$1/bin/java archive=target/java/scenarios.jsa classes=target/java/deltaq-scenarios
     rm -f "$archive"
     printf '{"command":"add","objects":[{"key":"a"}]}\n' |
-        DELTAQ_URL=http://127.0.0.1:9 DELTAQ_QUEUE=q MAX_ATTEMPTS=1 "$java" -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ArchiveClassesAtExit="$archive" \
+        DELTAQ_URL=http://127.0.0.1:9 DELTAQ_QUEUE=q MAX_ATTEMPTS=1 "$java" "${short[@]}" -XX:ArchiveClassesAtExit="$archive" \
             -cp "$classes/scenarios.jar:$classes/lib/*" example.deltaq.scenarios.Program produce > "$log" 2>&1 || { cat "$log" >&2; exit 1; }
-    PATH=$1/bin:$PATH CARGO_TARGET_DIR=$PWD/target python3 tests/clients/run.py --client java --server "$DELTAQ_BIN" --jobs 16
+    PATH=$1/bin:$PATH CARGO_TARGET_DIR=$PWD/target python3 tests/clients/run.py --client java --server "$DELTAQ_BIN" --jobs 12
 }
 
 maven package

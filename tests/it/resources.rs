@@ -14,6 +14,14 @@ const ALL: &str = "/apis/shop.example/v1/prices";
 /// The path of the prices of a namespace.
 const SHOP: &str = "/apis/shop.example/v1/namespaces/shop/prices";
 
+/// The headers of a WebSocket.
+pub(crate) const HANDSHAKE: [(&str, &str); 4] = [
+    ("connection", "Upgrade"),
+    ("upgrade", "websocket"),
+    ("sec-websocket-version", "13"),
+    ("sec-websocket-key", "iur7gdCwuZEpvBpfdHbLdA=="),
+];
+
 /// A server with the API and the resource `prices`.
 async fn shop() -> Service {
     let service = Service::with(|settings| settings.kubernetes.enabled = true).await;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use deltaq_engine::feed::{Row, RowLimit};
@@ -51,14 +51,9 @@ pub(in crate::http) async fn watch(call: ReadCall) -> Result<Response, Refused> 
     let now = Instant::now();
     // The streams of a restarted server all began at the same time, but should not all end at the same time.
     let time = options.timeout.unwrap_or_else(|| WATCH_MIN + WATCH_SPREAD.mul_f64(fastrand::f64()));
-    let begun = begin(&show, &options, &place).await;
-    let (source, failed) = match begun {
+    let (source, failed) = match begin(&call.headers, &show, &options, &place).await? {
         Ok(source) => (Some(source), None),
-        // A client begins again only if it reads this in the stream.
-        Err(refused) => match refused.status(&place) {
-            status if matches!(status.outcome(), Code::Expired | Code::Timeout) => (None, Some(status)),
-            status => return Err(status.into()),
-        },
+        Err(status) => (None, Some(status)),
     };
     let since = source.as_ref().and_then(|(watcher, _)| watcher.listing_since());
     let stream = Stream {
@@ -86,12 +81,30 @@ pub(in crate::http) async fn watch(call: ReadCall) -> Result<Response, Refused> 
     Ok((headers, body).into_response())
 }
 
-/// The reader of a watch, and the objects that it has selected by their labels.
+/// Begins a watch, or says what its stream has instead of changes.
 async fn begin(
+    headers: &HeaderMap,
     show: &Show,
     options: &WatchOptions,
     place: &Place,
-) -> Result<(Watcher, Option<Selected>), Refused> {
+) -> Result<Result<Source, Status>, Refused> {
+    // The handshake of a WebSocket. fabric8 goes over to a plain watch at once if the reply is 200 and ends. It repeats a 503 for 20 s,
+    // and gives up after any other status. `Upgrade` does not tell: it ends at a proxy, and at the node that passes the request on.
+    if headers.contains_key(header::SEC_WEBSOCKET_KEY) {
+        return Ok(Err(Status::bad_request("WebSocket is not supported: watch without it")));
+    }
+    match source(show, options, place).await {
+        Ok(source) => Ok(Ok(source)),
+        // A client begins again only if it reads this in the stream.
+        Err(refused) => match refused.status(place) {
+            status if matches!(status.outcome(), Code::Expired | Code::Timeout) => Ok(Err(status)),
+            status => Err(status.into()),
+        },
+    }
+}
+
+/// The reader of a watch, and the objects that it has selected by their labels.
+async fn source(show: &Show, options: &WatchOptions, place: &Place) -> Result<Source, Refused> {
     let (handle, view) = (&show.resource.handle, show.resource.view());
     let from = match options.from {
         WatchBegin::All(version) => {
@@ -124,10 +137,13 @@ fn too_old(error: deltaq_service::Error) -> Refused {
     problem.into()
 }
 
+/// The reader of a watch, and the objects that it has selected.
+type Source = (Watcher, Option<Selected>);
+
 /// A watch that is streamed.
 struct Stream {
     /// The changes; `None` if the watch could not begin.
-    source: Option<(Watcher, Option<Selected>)>,
+    source: Option<Source>,
     /// The initial events, until the client has caught up.
     initial: Option<Initial>,
     /// Why the watch could not begin.

@@ -4,6 +4,7 @@ use deltaq_service::Owner;
 use serde_json::{Value, json};
 
 use super::cluster::{Cluster, queue_of};
+use crate::resources::HANDSHAKE;
 
 /// Creates a resource for each queue; its plural name is that of the queue.
 async fn create(cluster: &Cluster, queue: &str) -> String {
@@ -38,6 +39,12 @@ async fn any_node_serves_the_resources_of_all() {
         let watched = node.get(&format!("{path}?watch=1&timeoutSeconds=1")).await;
         let event: Value = serde_json::from_str(watched.text.lines().next().expect("a line")).expect("JSON");
         assert_eq!((&event["type"], &event["object"]), (&json!("ADDED"), &here));
+        let refused = node.get_with(&format!("{path}?watch=1"), &HANDSHAKE).await;
+        assert!(
+            refused.status == 200 && refused.text.contains("WebSocket is not supported"),
+            "{}",
+            refused.text
+        );
     }
     let absent = cluster.a.get("/apis/shop.example/v1/nopes").await;
     assert_eq!((absent.status, &absent.body["reason"]), (404, &json!("NotFound")));

@@ -6,7 +6,7 @@ use deltaq_types::duration::DurationText;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{ALL, Events, SHOP, add, create_prices, delete, refused, settings, shop};
+use super::{ALL, Events, HANDSHAKE, SHOP, add, create_prices, delete, refused, settings, shop};
 use crate::harness::Service;
 
 /// The shop with a journal, in which former objects can be looked up.
@@ -109,6 +109,29 @@ async fn a_watch_with_labels_begins_again_if_the_former_labels_are_not_kept() {
     let path = format!("{SHOP}?watch=1&labelSelector=on%3Dyes&resourceVersion={version}");
     let mut events = Events::open(&service, &path).await;
     assert_eq!(events.seen().await, "ERROR 410");
+}
+
+/// fabric8 begins every watch as a WebSocket, reads the whole reply, and goes over to a plain watch only after 200.
+#[tokio::test]
+async fn a_watch_over_a_web_socket_is_refused_with_a_reply_that_ends() {
+    let service = shop().await;
+    add(&service, "a", &json!({}), 1).await;
+    let path = format!("{ALL}?allowWatchBookmarks=true&watch=true&timeoutSeconds=600");
+    let mut client = service.client().await;
+    client.send_text("GET", &path, &HANDSHAKE, "").await;
+    let reply = client.reply().await;
+    let event: Value = serde_json::from_str(&reply.text).expect("one event");
+    assert_eq!((reply.status, &event["type"]), (200, &json!("ERROR")));
+    let status = &event["object"];
+    assert_eq!(
+        (&status["kind"], &status["code"], &status["reason"]),
+        (&json!("Status"), &json!(400), &json!("BadRequest"))
+    );
+    assert!(status["message"].as_str().is_some_and(|message| message.contains("WebSocket")), "{status}");
+    let mut events = Events::open(&service, &path).await;
+    assert_eq!(events.seen().await, "ADDED a");
+    client.send_text("GET", "/apis/shop.example/v1/nopes?watch=true", &HANDSHAKE, "").await;
+    refused(client.reply().await, 404, "NotFound");
 }
 
 #[tokio::test]

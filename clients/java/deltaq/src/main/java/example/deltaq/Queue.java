@@ -591,6 +591,17 @@ public final class Queue {
     }
 
     /**
+     * Sets how long a source may be silent before it counts as stale.
+     *
+     * @param source the source
+     * @param staleAfter the threshold; null removes it
+     * @return the source
+     */
+    public Source setStaleAfter(String source, Duration staleAfter) {
+        return changeSource(source, "stale_after", staleAfter);
+    }
+
+    /**
      * Sets the last sequence number of a source.
      *
      * @param source the source
@@ -598,9 +609,13 @@ public final class Queue {
      * @return the source
      */
     public Source renumberSource(String source, Long sequence) {
-        Map<String, Object> body = new LinkedHashMap<>();
-        body.put("sequence", sequence);
-        return send(call("PATCH", "/sources/" + Request.segment(source)).json(body), Source.class);
+        return changeSource(source, "sequence", sequence);
+    }
+
+    private Source changeSource(String source, String member, Object value) {
+        Map<String, Object> change = new LinkedHashMap<>();
+        change.put(member, value);
+        return send(call("PATCH", "/sources/" + Request.segment(source)).json(change), Source.class);
     }
 
     // Consume.

@@ -48,8 +48,13 @@ final class WorkerCalls {
         while (true) {
             Retry.Attempts attempts = queue.transport.endless();
             try {
-                Popped popped = queue.transport.fetchEndlessly(scope, queue.popCall(options), Client.reader(Popped.class), attempts);
-                return new PopResult(popped, options.settle, Clock.now(), null, false, dropped);
+                // Before the document is read, because the leases have begun.
+                long[] receivedAt = {0};
+                Popped popped = queue.transport.fetchEndlessly(scope, queue.popCall(options), reply -> {
+                    receivedAt[0] = Clock.now();
+                    return Client.reader(Popped.class).apply(reply);
+                }, attempts);
+                return new PopResult(popped, options.settle, receivedAt[0], null, false, dropped);
             } catch (RuntimeException | Error e) {
                 if (!Failures.is(e, Codes.QUEUE_NOT_FOUND) || scope.isCancelled()) {
                     return new PopResult(null, options.settle, 0, failure(e), attempts.isUnknown, dropped);

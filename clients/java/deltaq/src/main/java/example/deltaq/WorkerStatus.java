@@ -12,6 +12,9 @@ import java.time.Instant;
  * @param nextExpiresInMs the time until then, or null
  * @param waiting its pops that wait
  * @param oldestWaitingAt when the first of them arrived, or null
+ * @param recentAcks its leases that ended with an ack or a done in the last ten minutes
+ * @param recentFailures its leases that ended with a nack or a reject, or that expired, in the last ten minutes
  */
 public record WorkerStatus(
-        String worker, long leased, Instant oldestLeasedAt, Instant nextExpiresAt, Long nextExpiresInMs, long waiting, Instant oldestWaitingAt) {}
+        String worker, long leased, Instant oldestLeasedAt, Instant nextExpiresAt, Long nextExpiresInMs, long waiting, Instant oldestWaitingAt,
+        long recentAcks, long recentFailures) {}

@@ -48,6 +48,7 @@ import example.deltaq.ViewOptions;
 import example.deltaq.WatchOptions;
 import example.deltaq.Worker;
 import example.deltaq.WorkerOptions;
+import example.deltaq.WorkerStatus;
 import java.math.BigDecimal;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -135,6 +136,8 @@ class ContractTest {
         queue.reportSource("erp", "late");
         queue.seenSource("erp");
         assertEquals("late", queue.sources().stream().filter(each -> each.source().equals("erp")).findFirst().orElseThrow().problem().detail());
+        assertEquals(Duration.ofMinutes(15), queue.setStaleAfter("erp", Duration.ofMinutes(15)).staleAfter());
+        assertNull(queue.setStaleAfter("erp", null).staleAfter());
         assertEquals(5L, queue.renumberSource("erp", 5L).sequence());
         assertNull(queue.renumberSource("erp", null).sequence());
         assertTrue(assertThrows(ProblemException.class, () -> queue.knownObject("a")).is(Codes.KEY_NOT_FOUND));
@@ -185,6 +188,8 @@ class ContractTest {
         assertEquals(0, queue.discard(Selection.all()));
         Popped more = queue.pop(TEN.wait(Duration.ZERO));
         assertEquals(List.of("a", "b", "c", "d"), more.items().stream().map(PoppedItem::key).sorted().toList());
+        WorkerStatus tester = queue.workers().iterator().next();
+        assertEquals(List.of(2L, 2L), List.of(tester.recentAcks(), tester.recentFailures()));
         assertNotNull(queue.settle(List.of(Settle.release(leases(more)[0]).withHold(new Hold(Hold.QUEUE, Duration.ofMinutes(1))))).settled().get(0).heldUntil());
         assertNotNull(queue.pop().heldUntil());
         queue.resume();
