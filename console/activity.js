@@ -12,7 +12,7 @@ const TYPING_MS = 300;
 const COLUMNS = [
   ["At", (entry) => [time(entry.at)]],
   ["Token", (entry) => (entry.by ? foreign(entry.by) : muted("no token"))],
-  ["Operation", (entry) => [h("code", null, seen(entry.operation)), entry.outcome && entry.outcome !== "ok" && [" ", h("span", { class: "alarm" }, seen(entry.outcome))]]],
+  ["Operation", (entry) => [h("code", null, seen(entry.operation)), entry.outcome && entry.outcome !== "ok" && [" ", h("span", { class: "alarm" }, seen(entry.outcome))]], "long"],
   ["Queue", (entry) => entry.queue && h("a", { class: "row", href: toQueue(entry.queue) }, foreign(entry.queue))],
   ["Keys", (entry) => entry.keys !== null && count(entry.keys), "number"],
 ];

@@ -7,6 +7,7 @@
 """
 import base64
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -15,6 +16,10 @@ import threading
 import time
 
 from browser import Browser, call, free_port, until_it_listens
+
+# The endpoint of a queue that pushes. Nothing listens there.
+ENDPOINT = "http://127.0.0.1:9/labels"
+
 
 class Queues:
     """Calls on the queues of a server."""
@@ -133,13 +138,19 @@ def fill(queues):
     queues.post("orders/pop?max=6&worker=packer-1", {})
     call("PATCH", queues.base + "prices/sources", {"sources": {"erp": {"stale_after": "15m"}}})
     call("PATCH", queues.base + "users/sources", {"sources": {"shop": {"stale_after": "1s"}}})
+    queues.put("labels", {"push": {"url": ENDPOINT, "format": "raw"}})
+    queues.post("labels/add", [{"key": f"label-{n}", "n": n} for n in range(12)])
+    queues.post("users/pause", None)
+    queues.post("invoices/close", None)
+
+
+def report(queues):
+    """The reports of two reflectors, one of which fails."""
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     beat = {"version": "0.1.0", "kind": "rest", "interval": "5m", "last_success_at": now, "next_list_at": now, "sent_at": now}
     queues.post("prices/reflectors", {**beat, "source": "erp", "instance": "reflect-1:211"})
     error = {"failing": True, "last_error": "GET https://crm.example/users: 503 Service Unavailable", "last_error_at": now, "next_list_at": None}
     queues.post("users/reflectors", {**beat, **error, "source": "crm", "instance": "reflect-2:187"})
-    queues.post("users/pause", None)
-    queues.post("invoices/close", None)
 
 
 # The pages with charts come last, when there are some minutes to show.
@@ -156,6 +167,7 @@ def pictures(browser, server, folder):
     work = Work(queues, ["stock", "cache"], 9, 0.4)
     work.start()
     for name, place in VIEWS.items():
+        report(queues)
         for width, height in [(1280, 900), (360, 780)]:
             for scheme in ["light", "dark"]:
                 browser.devtools("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=True)
@@ -175,7 +187,9 @@ def main():
         raise SystemExit(__doc__)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as data:
         server = f"127.0.0.1:{free_port()}"
-        process = subprocess.Popen([sys.argv[1], "serve", "--listen", server, "--metrics-listen", "", "--data-dir", data, "--log-level", "error"])
+        push = {"DELTAQ_PUSH__ALLOW": '["http://127.0.0.1:9"]', "DELTAQ_PUSH__ALLOW_NETWORKS": '["127.0.0.0/8"]'}
+        command = [sys.argv[1], "serve", "--listen", server, "--metrics-listen", "", "--data-dir", data, "--log-level", "off"]
+        process = subprocess.Popen(command, env={**os.environ, **push})
         browser = None
         try:
             until_it_listens(f"http://{server}/readyz")

@@ -75,8 +75,8 @@ pub struct Line<'a> {
     pub method: &'a str,
     /// The route.
     pub route: &'a str,
-    /// The operation, for the activity.
-    #[serde(skip)]
+    /// The operation, if the call is in the activity.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub operation: Option<&'static str>,
     /// The queue of the path.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -183,10 +183,17 @@ impl Audit {
         let all = settings.calls == config::AuditCalls::All;
         let Some(path) = &settings.file else { return Ok((Self { all, ..Self::default() }, None)) };
         let file = LogFile::open(path.clone()).map_err(|source| Error { path: path.clone(), source })?;
+        let activity = Arc::<Activity>::default();
+        match log_file::end(path) {
+            Ok(lines) => activity.add_lines(&lines),
+            Err(error) => {
+                tracing::warn!(%error, path = %path.display(), "can't read the audit log: the activity begins without earlier calls");
+            }
+        }
         let (sender, lines) = mpsc::channel(LINES_MAX);
         let shared = Arc::<Shared>::default();
         let writer = Writer { lines, shared: shared.clone(), file };
-        Ok((Self { file: Some(Lines { sender, shared }), all, ..Self::default() }, Some(writer)))
+        Ok((Self { file: Some(Lines { sender, shared }), all, activity, ..Self::default() }, Some(writer)))
     }
 
     /// Records a request of this caller. `line` is not called for a suppressed refusal.
@@ -194,9 +201,11 @@ impl Audit {
         if class == Class::Refusal && !self.suppression.admits(who) {
             return;
         }
-        let line = line();
+        let mut line = line();
         if class == Class::Admin {
             self.activity.add(&line);
+        } else {
+            line.operation = None;
         }
         let Some(file) = &self.file else {
             tracing::info!(
@@ -206,6 +215,7 @@ impl Audit {
                 from = line.from,
                 certificate = line.certificate,
                 verb = line.verb,
+                operation = line.operation,
                 method = line.method,
                 route = line.route,
                 queue = line.queue,

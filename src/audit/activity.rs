@@ -1,12 +1,13 @@
 //! The activity: the last calls that needed `admin`, in memory, so that an operator sees who paused, purged or configured what.
 //!
-//! The entries end with the process. The audit log keeps them for as long as its file is kept.
+//! At the start they are read from the end of the file of the audit log, if there is one.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use deltaq_types::Timestamp;
 use parking_lot::Mutex;
+use serde::Deserialize;
 
 use super::Line;
 
@@ -14,23 +15,25 @@ use super::Line;
 /// push out the calls of others.
 const ENTRIES_MAX: usize = 10_000;
 
-/// A call.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A call. It is read from a line of the audit log.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 pub struct Entry {
     /// When the call ended, in whole milliseconds.
+    #[serde(rename = "time")]
     pub at: Timestamp,
     /// The id of the request.
     pub request_id: Arc<str>,
     /// The name of the token; `None` without one.
+    #[serde(rename = "who")]
     pub by: Option<Arc<str>>,
     /// The operation, such as `purge_queue`.
-    pub operation: &'static str,
+    pub operation: Arc<str>,
     /// The queue of the path.
     pub queue: Option<Arc<str>>,
     /// The number of keys, items or leases in the request or the reply.
     pub keys: Option<u64>,
     /// `ok`, the code of the problem, or `gone`.
-    pub outcome: &'static str,
+    pub outcome: Arc<str>,
     /// The status of the reply; `None` if the client disconnected before it.
     pub status: Option<u16>,
 }
@@ -57,13 +60,22 @@ impl Activity {
             at: Timestamp::from_micros(line.at.as_micros() / 1_000 * 1_000),
             request_id: line.request_id.into(),
             by: by.clone(),
-            operation,
+            operation: operation.into(),
             queue: line.queue.map(Into::into),
             keys: line.keys,
-            outcome: line.outcome,
+            outcome: line.outcome.into(),
             status: line.status,
         };
         self.callers.lock().add(by, entry, ENTRIES_MAX);
+    }
+
+    /// Adds the calls in these lines of the audit log, oldest first. Lines without an operation are no calls of the activity.
+    pub(super) fn add_lines(&self, lines: &[u8]) {
+        let mut callers = self.callers.lock();
+        for line in lines.split(|&byte| byte == b'\n') {
+            let Ok(entry) = serde_json::from_slice::<Entry>(line) else { continue };
+            callers.add(entry.by.clone(), entry, ENTRIES_MAX);
+        }
     }
 
     /// The entries that are wanted, newest first, at most `limit`.
@@ -105,10 +117,10 @@ mod tests {
             at: Timestamp::from_micros(number * 1_000),
             request_id: number.to_string().into(),
             by: Some(by.into()),
-            operation: "purge_queue",
+            operation: "purge_queue".into(),
             queue: None,
             keys: None,
-            outcome: "ok",
+            outcome: "ok".into(),
             status: Some(200),
         }
     }

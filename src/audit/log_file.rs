@@ -1,9 +1,12 @@
 //! The file of the audit log. It is opened for appending, and opened again after logrotate has moved it.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+
+/// Maximum number of bytes that are read of the end of a file. A line has about 350 bytes.
+const END_MAX: u64 = 8 << 20;
 
 /// The file at a path.
 #[derive(Debug)]
@@ -44,4 +47,19 @@ impl LogFile {
 
 fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+}
+
+/// The last whole lines of a file. A terminal or a pipe has none.
+pub(super) fn end(path: &Path) -> io::Result<Vec<u8>> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Ok(Vec::new());
+    }
+    let mut file = File::open(path)?;
+    let skipped = file.metadata()?.len().saturating_sub(END_MAX);
+    file.seek(SeekFrom::Start(skipped))?;
+    let mut bytes = Vec::new();
+    file.take(END_MAX).read_to_end(&mut bytes)?;
+    let partial =
+        if skipped > 0 { bytes.iter().position(|&byte| byte == b'\n').unwrap_or(bytes.len()) } else { 0 };
+    Ok(bytes.split_off(partial))
 }

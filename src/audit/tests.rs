@@ -12,9 +12,19 @@ fn open(path: &Path) -> (Audit, Writer) {
 }
 
 fn record(audit: &Audit, class: Class, who: Option<&str>, outcome: &'static str) {
+    record_operation(audit, class, who, None, outcome);
+}
+
+fn record_operation(
+    audit: &Audit,
+    class: Class,
+    who: Option<&str>,
+    operation: Option<&'static str>,
+    outcome: &'static str,
+) {
     audit.record(class, who, || Line {
         at: Timestamp::from_micros(1_763_737_964_018_000),
-        operation: None,
+        operation,
         request_id: "1",
         who,
         from: None,
@@ -162,4 +172,36 @@ async fn failed_writes_are_reported_once_a_second() {
     let sum: u64 = lines.filter_map(|line| line["lines"].as_u64()).sum();
     assert_eq!(sum, 2_000);
     assert!(text.contains("can be written again"), "{text}");
+}
+
+#[tokio::test]
+async fn the_activity_goes_on_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.jsonl");
+    let (audit, writer) = open(&path);
+    record_operation(&audit, Class::Admin, Some("root"), Some("purge_queue"), "ok");
+    record_operation(&audit, Class::Admin, None, Some("pause_queue"), "gone");
+    record_operation(&audit, Class::Refusal, Some("erp"), Some("purge_queue"), "forbidden");
+    record(&audit, Class::Admin, Some("root"), "ok");
+    let before = audit.activity().newest(10, |_| true);
+    assert_eq!(before.len(), 2);
+    written(writer, &path).await;
+    // A line that a crash has cut, and one that says how many were lost.
+    let cut = "{\"lost\":3}\n{\"time\":\"2026-11-21T15:1";
+    std::fs::write(&path, std::fs::read_to_string(&path).unwrap() + cut).unwrap();
+    let (audit, _writer) = open(&path);
+    assert_eq!(audit.activity().newest(10, |_| true), before);
+}
+
+#[test]
+fn only_whole_lines_of_the_end_of_a_file_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.jsonl");
+    let line = "0123456789".repeat(100) + "\n";
+    std::fs::write(&path, line.repeat(20_000)).unwrap();
+    let end = log_file::end(&path).unwrap();
+    assert!(end.len() > (8 << 20) - 2 * line.len() && end.len() < 8 << 20, "{}", end.len());
+    let mut lines = end.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
+    assert!(lines.all(|found| found.len() == line.len() - 1));
+    assert!(log_file::end("/dev/null".as_ref()).unwrap().is_empty());
 }

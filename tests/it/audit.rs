@@ -61,6 +61,7 @@ async fn admin_and_refused_requests_are_recorded() {
                 line["verb"],
                 line["method"],
                 line["route"],
+                line["operation"],
                 line["queue"],
                 line["keys"],
                 line["outcome"],
@@ -72,10 +73,20 @@ async fn admin_and_refused_requests_are_recorded() {
     assert_eq!(
         recorded,
         [
-            json!(["producer", "admin", "POST", format!("{queue}/purge"), "prices", null, "forbidden", 403]),
-            json!([null, null, "GET", "/v1/queues", null, null, "unauthorized", 401]),
-            json!(["root", "admin", "POST", format!("{queue}/purge"), "prices", 2, "ok", 200]),
-            json!(["root", "admin", "PUT", queue, "prices", null, "invalid-config", 422]),
+            json!([
+                "producer",
+                "admin",
+                "POST",
+                format!("{queue}/purge"),
+                null,
+                "prices",
+                null,
+                "forbidden",
+                403
+            ]),
+            json!([null, null, "GET", "/v1/queues", null, null, null, "unauthorized", 401]),
+            json!(["root", "admin", "POST", format!("{queue}/purge"), "purge_queue", "prices", 2, "ok", 200]),
+            json!(["root", "admin", "PUT", queue, "put_queue", "prices", null, "invalid-config", 422]),
         ]
     );
     for line in &lines {

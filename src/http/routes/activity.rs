@@ -94,10 +94,10 @@ fn document(entry: Entry) -> ActivityEntry {
     ActivityEntry {
         at,
         by: by.as_deref().map(str::to_owned),
-        operation: operation.to_owned(),
+        operation: operation.to_string(),
         queue: queue.as_deref().map(str::to_owned),
         keys,
-        outcome: outcome.to_owned(),
+        outcome: outcome.to_string(),
         status,
         request_id: request_id.to_string(),
     }
@@ -114,7 +114,7 @@ impl Wanted {
         let is = |wanted: &Option<String>, text: Option<&str>| wanted.is_none() || wanted.as_deref() == text;
         is(&self.queue, entry.queue.as_deref())
             && is(&self.by, entry.by.as_deref())
-            && is(&self.operation, Some(entry.operation))
+            && is(&self.operation, Some(&entry.operation))
             && self
                 .before
                 .as_ref()

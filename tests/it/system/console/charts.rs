@@ -108,6 +108,25 @@ fn minutes_without_a_server_are_gaps_and_no_line_crosses_them() {
 }
 
 #[test]
+fn an_hour_of_the_night_and_the_end_of_the_backlog_are_three_clicks_away() {
+    let charts = Charts::start();
+    let browser = &charts.browser;
+    let answer = series(1_796_007_600_000, 0..0);
+    charts.proxy.answer("/series?", 200, "application/json", &answer.to_string(), usize::MAX);
+    browser.open("queues");
+    browser.until_text("1 queue");
+    browser.clicks();
+    browser.click("prices");
+    browser.until_text("Empty in about 12 min at this rate");
+    assert_eq!(browser.clicks(), 1);
+    browser.click_on("select[aria-label=Time]");
+    browser.click_on("select[aria-label=Time] option[value='24h']");
+    browser.until("the series of a day", || charts.proxy.requests("since=24h&step=15m") > 0);
+    assert_eq!(browser.clicks(), 2);
+    end(browser);
+}
+
+#[test]
 fn times_are_those_of_the_reader_in_every_zone() {
     let charts = Charts::start();
     let browser = &charts.browser;
