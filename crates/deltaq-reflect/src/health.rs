@@ -8,6 +8,7 @@ use deltaq_client::types::{InvalidObject, Produced, ReplaceCounts};
 use deltaq_runtime::causes::with_causes;
 use deltaq_runtime::clock::Clock;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tracing::{info, warn};
 
 use super::Error;
@@ -32,6 +33,16 @@ pub(super) struct Health {
     pub(super) problems: Problems,
     pub(super) contacts: Contacts,
     pub(super) heartbeat: Heartbeat,
+    /// Changes when the queue has accepted changes.
+    accepted: Notify,
+    slot: Mutex<SlotSeen>,
+}
+
+/// What the log has said about the slot of a source.
+#[derive(Debug, Default)]
+struct SlotSeen {
+    is_named: bool,
+    is_large: bool,
 }
 
 impl Health {
@@ -45,7 +56,21 @@ impl Health {
         let (source, queue) = (source.to_owned(), queue.to_owned());
         let (waiting, left_out, stale) = (Mutex::default(), Mutex::default(), Mutex::default());
         let (problems, contacts) = (Problems::default(), Contacts::default());
-        Self { source, queue, metrics, clock, waiting, left_out, stale, problems, contacts, heartbeat }
+        let (accepted, slot) = (Notify::new(), Mutex::default());
+        Self {
+            source,
+            queue,
+            metrics,
+            clock,
+            waiting,
+            left_out,
+            stale,
+            problems,
+            contacts,
+            heartbeat,
+            accepted,
+            slot,
+        }
     }
 
     /// Records that a list was accepted, or has not changed.
@@ -155,11 +180,52 @@ impl Health {
         let most = changes.min(waiting.len());
         let keys: Vec<String> = waiting.drain(..most).collect();
         drop(waiting);
+        self.accepted.notify_one();
         self.metrics.changed(queued, self.clock.wall_us());
         self.succeeded();
         let mut left_out = self.left_out.lock();
         left_out.changes(&keys, invalid, invalid_objects);
         self.tell_left_out(&mut left_out, invalid, invalid_objects);
+    }
+
+    /// Waits until the queue has accepted all changes that were read.
+    pub(super) async fn settled(&self) {
+        while !self.waiting.lock().is_empty() {
+            self.accepted.notified().await;
+        }
+    }
+
+    /// Records that the source can't report what has changed, so a list follows.
+    pub(super) fn needs_list(&self, why: &'static str) {
+        let (source, queue) = (&self.source, &self.queue);
+        info!(source, queue, why, "a whole list is needed");
+    }
+
+    /// Records where the slot of the source stands. The log names the slot once, and each time it keeps back too much.
+    pub(super) fn slot(&self, slot: &str, lag_bytes: u64, kept_bytes: u64, kept_bytes_max: u64) {
+        self.metrics.slot(lag_bytes, kept_bytes);
+        let (source, queue) = (&self.source, &self.queue);
+        let (mut seen, is_large) = (self.slot.lock(), kept_bytes >= kept_bytes_max);
+        if !std::mem::replace(&mut seen.is_named, true) {
+            info!(
+                source,
+                queue,
+                slot,
+                kept_bytes,
+                "the database keeps its log for this slot until it is read; deltaq reflect --drop-slot, with the same settings, ends this"
+            );
+        }
+        if std::mem::replace(&mut seen.is_large, is_large) == is_large {
+            return;
+        }
+        let what = format!(
+            "the slot {slot} keeps back {kept_bytes} bytes of the database's log, and {kept_bytes_max} are half of what it may; \
+             if this source is not needed any more, end it with deltaq reflect --drop-slot and the same settings"
+        );
+        if is_large {
+            warn!(source, queue, slot, kept_bytes, "{what}");
+        }
+        self.problems.slot(Some(what).filter(|_| is_large));
     }
 
     /// Records that the task of the source begins, for the first time or after a panic.

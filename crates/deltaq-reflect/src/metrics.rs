@@ -1,7 +1,7 @@
 //! The metrics of the sources, and readiness.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use deltaq_client::types::ReplaceCounts;
 use metrics::{Counter, Gauge, Label, counter, describe_counter, describe_gauge, gauge, with_local_recorder};
@@ -16,6 +16,8 @@ const LEFT_OUT: &str = "deltaq_reflect_left_out_objects";
 const STALE: &str = "deltaq_reflect_stale_objects";
 const LISTS: &str = "deltaq_reflect_lists_total";
 const CHANGES: &str = "deltaq_reflect_changes_total";
+const LAG: &str = "deltaq_reflect_lag_bytes";
+const SLOT: &str = "deltaq_reflect_slot_bytes";
 const FAILURES: &str = "deltaq_reflect_failures_total";
 
 /// The result of a list.
@@ -53,6 +55,8 @@ pub(super) struct SourceMetrics {
     replaced: Counter,
     deleted: Counter,
     changes: Counter,
+    /// The lag of a replicated table, and what its slot keeps back.
+    slot: OnceLock<[Gauge; 2]>,
     source_failures: Counter,
     queue_failures: Counter,
     /// Whether the queue has accepted a list or changes, or the source had nothing new.
@@ -109,6 +113,7 @@ impl Metrics {
             replaced: count(CHANGES, "type", "replaced"),
             deleted: count(CHANGES, "type", "deleted"),
             changes: count(CHANGES, "type", "change"),
+            slot: OnceLock::new(),
             source_failures: count(FAILURES, "side", "source"),
             queue_failures: count(FAILURES, "side", "queue"),
             has_succeeded: AtomicBool::new(false),
@@ -118,6 +123,17 @@ impl Metrics {
         let source = Arc::new(source);
         self.sources.push(Arc::clone(&source));
         source
+    }
+
+    /// Adds the metrics of the slot of a source.
+    pub(super) fn watch_slot(&self, source: &SourceMetrics, queue: &str) {
+        let labels = vec![Label::new("source", source.name.clone()), Label::new("queue", queue.to_owned())];
+        with_local_recorder(&*self.recorder, || {
+            describe_gauge!(LAG, "Bytes of the database's log that the queue does not have yet.");
+            describe_gauge!(SLOT, "Bytes of its log that the database keeps for the slot of the source.");
+            let gauges = [gauge!(LAG, labels.clone()), gauge!(SLOT, labels)];
+            source.slot.get_or_init(|| gauges);
+        });
     }
 
     /// The metrics in Prometheus' text format.
@@ -156,6 +172,14 @@ impl SourceMetrics {
             self.unchanged_lists.increment(1);
         }
         self.succeeded(now_us);
+    }
+
+    /// Sets where the slot stands.
+    pub(super) fn slot(&self, lag: u64, kept: u64) {
+        if let Some([of_lag, of_kept]) = self.slot.get() {
+            of_lag.set(lag as f64);
+            of_kept.set(kept as f64);
+        }
     }
 
     /// Sets the number of objects that are left out.

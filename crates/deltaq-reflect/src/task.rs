@@ -73,7 +73,7 @@ impl Plan {
         // The new task has not read the parts that an earlier task could not read either. A list follows once it can
         // read them.
         health.begins();
-        let (source, backoff) = (Source::new(&settings)?, ReflectorBackoff::default());
+        let (source, backoff) = (Source::new(&settings, &name)?, ReflectorBackoff::default());
         let (relist_at, key) = (Instant::now(), Vec::new());
         let (reflector, has_versions, known) = (None, false, None);
         Ok(Task {
@@ -106,6 +106,16 @@ impl Plan {
             health.contacts.report(&client, settings.queue.as_str(), &name, None).await;
         }
         (name, listed)
+    }
+
+    /// Drops what the source has made in its database. Returns the name of its slot, and whether there was one; `None` if it is no source
+    /// with a slot.
+    pub(super) async fn drop_slot(self) -> (String, Result<Option<(String, bool)>, Error>) {
+        let dropped = match Source::new(&self.settings, &self.name) {
+            Ok(source) => source.drop_slot().await,
+            Err(error) => Err(error),
+        };
+        (self.name, dropped.map_err(Error::from))
     }
 
     /// Sends lists and changes until the shutdown begins, and reports problems to the queue.
@@ -260,6 +270,7 @@ impl Task {
     async fn stream(&mut self, shutdown: &Shutdown) -> Result<Duration, Error> {
         let mut reflector = self.reflector.take().unwrap_or_else(|| self.reflector());
         let (mut output, events) = Output::channel(Arc::clone(&self.health), &self.key);
+        output.look_in(self.client.queue(self.settings.queue.as_str()));
         if self.has_versions {
             output.delete_by_key();
         }
