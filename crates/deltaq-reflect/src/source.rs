@@ -394,6 +394,13 @@ impl Source {
         }
     }
 
+    /// Records that only one list is sent.
+    pub(super) fn set_once(&mut self) {
+        if let Self::Replication(replication) = self {
+            replication.set_once();
+        }
+    }
+
     /// Whether the source needs the pointers of the queue's key but does not have them.
     pub(super) const fn lacks_key(&self) -> bool {
         matches!(self, Self::Files(files) if files.lacks_key())

@@ -95,7 +95,10 @@ impl Plan {
     pub(super) async fn once(self) -> (String, Result<Summary, Error>) {
         let Self { name, settings, client, health } = self.clone();
         let listed = match self.begin() {
-            Ok(mut task) => Box::pin(task.list()).await,
+            Ok(mut task) => {
+                task.source.set_once();
+                Box::pin(task.list()).await
+            }
             Err(error) => Err(error),
         };
         if let Err(error) = &listed {

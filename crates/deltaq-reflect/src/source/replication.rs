@@ -41,6 +41,8 @@ pub(crate) struct Replication {
     table: String,
     names: Names,
     timeout: DurationText,
+    /// Whether only one copy is sent, which needs no slot. Nobody would read it, and it would keep back the log forever.
+    is_once: bool,
     /// The pointers of the queue's key.
     key: Vec<String>,
     /// The position after the last list, which the queue has not accepted yet.
@@ -73,7 +75,8 @@ impl Replication {
         super::sql::postgres_options(&of.database)?;
         let names = Names::new(source.queue.as_str(), name, of.slot.as_deref());
         let (url, table, timeout) = (of.database.clone(), of.table.clone(), source.timeout);
-        Ok(Self { url, table, names, timeout, key: Vec::new(), listed: None, position: None })
+        let (is_once, key) = (false, Vec::new());
+        Ok(Self { url, table, names, timeout, is_once, key, listed: None, position: None })
     }
 
     async fn open(&self) -> Result<Session, Error> {
@@ -85,8 +88,16 @@ impl Replication {
         let mut session = self.open().await?;
         let table = Table::find(&mut session, &self.table).await?;
         session.close().await;
+        if let Some(why) = table.without_identity().filter(|_| !self.is_once) {
+            return Err(why);
+        }
         let key = table.key().map(|key| json!({ "key": key }));
         Ok(key.and_then(|key| key.as_object().cloned()).unwrap_or_default())
+    }
+
+    /// Sends only one copy.
+    pub(super) const fn set_once(&mut self) {
+        self.is_once = true;
     }
 
     pub(super) fn set_key(&mut self, key: Vec<String>) {
@@ -113,22 +124,28 @@ impl Replication {
         Ok((self.names.slot.clone(), dropped))
     }
 
+    /// The table, and the position of the slot, which is made if it does not exist.
+    async fn prepared(&self, session: &mut Session) -> Result<(Table, Lsn), Error> {
+        let table = Table::find(session, &self.table).await?;
+        table.check_key(&self.key)?;
+        if self.is_once {
+            return Ok((table, Lsn::default()));
+        }
+        if let Some(why) = table.without_identity() {
+            // Its publication would break its writers.
+            slot::drop_slot(session, &self.names).await?;
+            return Err(why);
+        }
+        slot::set_up(session, &self.names, &table).await?;
+        let status = Status::read(session, &self.names).await?;
+        Ok((table, status.confirmed.unwrap_or_default()))
+    }
+
     /// Sends a copy of the table.
     pub(super) async fn list(&mut self, output: &Output) -> Result<(), Error> {
         self.forget();
         let mut session = self.open().await?;
-        let table = Table::find(&mut session, &self.table).await;
-        let table = table.and_then(|table| table.check_key(&self.key).map(|()| table));
-        let table = match table {
-            Ok(table) => table,
-            Err(error) => {
-                // A publication of a table that has lost its identity would break its writers.
-                slot::drop_slot(&mut session, &self.names).await?;
-                return Err(error);
-            }
-        };
-        slot::set_up(&mut session, &self.names, &table).await?;
-        let confirmed = Status::read(&mut session, &self.names).await?.confirmed.unwrap_or_default();
+        let (table, confirmed) = self.prepared(&mut session).await?;
         output.send(Event::Init).await?;
         session.begin().await?;
         // Otherwise, a TRUNCATE or a rewrite between the snapshot and the query would show an empty table.
@@ -146,7 +163,8 @@ impl Replication {
         session.commit().await?;
         session.close().await;
         let place = Place::new(&status, confirmed);
-        let transactions = Transactions::new(table.columns.clone(), status.snapshot, confirmed);
+        let id = u32::try_from(table.id).unwrap_or_default();
+        let transactions = Transactions::new(id, table.columns.clone(), status.snapshot, confirmed);
         let (unseen, read_to, safe) = (Vec::new(), confirmed, confirmed);
         self.listed = Some(Position { table, shape, place, transactions, unseen, read_to, safe });
         output.send(Event::InitDone).await

@@ -85,7 +85,9 @@ fn text(cell: Option<&Cell>) -> Option<&str> {
 /// The object of a row of such a query.
 pub(super) fn object(row: &PgRow) -> Result<Box<RawValue>, Error> {
     let text: String = row.try_get(0).map_err(refused)?;
-    RawValue::from_string(text).map_err(|error| Error::because("a row is not JSON", error))
+    // A value of the type json may have line breaks, which the queue keeps as blanks, since its lists are lines.
+    RawValue::from_string(text.replace(['\n', '\r'], " "))
+        .map_err(|error| Error::because("a row is not JSON", error))
 }
 
 /// The new row with the values of an earlier state of the row in the columns that were not sent; `None` if the earlier

@@ -59,10 +59,12 @@ pub(super) enum Identity {
     Columns(Vec<String>),
     /// All values (`REPLICA IDENTITY FULL`).
     Whole,
+    /// Nothing, and what to do about it.
+    Missing(String),
 }
 
 impl Table {
-    /// Reads what the catalogue says about a table, and refuses one whose updates would fail if it were published.
+    /// Reads what the catalogue says about a table.
     pub(super) async fn find(session: &mut Session, name: &str) -> Result<Self, Error> {
         let found = session.rows(FIND, &[name]).await?;
         let found = found.first().ok_or_else(|| Error::new(format!("there is no table {name}")))?;
@@ -104,7 +106,15 @@ impl Table {
     pub(super) fn key(&self) -> Option<Vec<String>> {
         match &self.identity {
             Identity::Columns(columns) => Some(columns.iter().map(|column| pointer(column)).collect()),
-            Identity::Whole => None,
+            Identity::Whole | Identity::Missing(_) => None,
+        }
+    }
+
+    /// Why the table can't be published: its updates and deletions would fail.
+    pub(super) fn without_identity(&self) -> Option<Error> {
+        match &self.identity {
+            Identity::Missing(why) => Some(Error::new(why)),
+            Identity::Columns(_) | Identity::Whole => None,
         }
     }
 
@@ -138,13 +148,13 @@ async fn identity(session: &mut Session, name: &str, id: &str) -> Result<Identit
         let identity = match (kind.as_str(), columns) {
             ("f", _) => Identity::Whole,
             (_, Some(columns)) => Identity::Columns(columns),
-            _ => return Err(without_identity(&of)),
+            _ => return Ok(missing(&of)),
         };
         common = match common {
             None => Some(identity),
             Some(common) if common == identity => Some(common),
             Some(_) => {
-                return Err(Error::new(format!(
+                return Ok(Identity::Missing(format!(
                     "the partitions of {name} have different replica identities"
                 )));
             }
@@ -154,11 +164,11 @@ async fn identity(session: &mut Session, name: &str, id: &str) -> Result<Identit
         return Ok(common);
     }
     let columns: Option<Vec<String>> = get(&session.row(OWN_IDENTITY, &[id]).await?, 0)?;
-    columns.map(Identity::Columns).ok_or_else(|| without_identity(name))
+    Ok(columns.map_or_else(|| missing(name), Identity::Columns))
 }
 
-fn without_identity(table: &str) -> Error {
-    Error::new(format!(
+fn missing(table: &str) -> Identity {
+    Identity::Missing(format!(
         "the table {table} has no replica identity, so its updates and deletions would fail if it were published: give it a \
          primary key, or run ALTER TABLE {table} REPLICA IDENTITY USING INDEX with a unique index of columns that are NOT \
          NULL, or REPLICA IDENTITY FULL, which writes whole rows to the log"

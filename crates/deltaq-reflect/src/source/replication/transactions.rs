@@ -48,8 +48,10 @@ pub(super) struct Transactions {
     /// The end of the last transaction that was applied.
     reached: Lsn,
     current: Option<Current>,
-    /// The relation of the table, once the stream has named it, and whether its columns are those of the copy.
-    relation: Option<(u32, bool)>,
+    /// The table.
+    id: u32,
+    /// Whether its columns are those of the copy, once the stream has named them.
+    has_same_columns: Option<bool>,
 }
 
 #[derive(Debug)]
@@ -59,8 +61,8 @@ struct Current {
 }
 
 impl Transactions {
-    pub(super) fn new(columns: Vec<Column>, snapshot: Snapshot, reached: Lsn) -> Self {
-        Self { columns, snapshot, reached, current: None, relation: None }
+    pub(super) fn new(id: u32, columns: Vec<Column>, snapshot: Snapshot, reached: Lsn) -> Self {
+        Self { columns, snapshot, reached, current: None, id, has_same_columns: None }
     }
 
     /// The end of the last transaction that is complete.
@@ -70,7 +72,7 @@ impl Transactions {
 
     /// Begins to read again, after the transaction that ends here.
     pub(super) const fn return_to(&mut self, reached: Lsn) {
-        (self.reached, self.current, self.relation) = (reached, None, None);
+        (self.reached, self.current, self.has_same_columns) = (reached, None, None);
     }
 
     /// The next step. A message outside of a transaction, or of an unknown relation, is not valid.
@@ -87,17 +89,20 @@ impl Transactions {
                 Step::Commit { end, xid, is_new }
             }
             Message::Relation { id, columns } => {
-                self.relation = Some((id, columns == self.columns));
+                // The stream also names the partition that has the row.
+                if id == self.id {
+                    self.has_same_columns = Some(columns == self.columns);
+                }
                 Step::Nothing
             }
             Message::Change { relations, change } => {
                 if !self.current.as_ref()?.is_new {
                     return Some(Step::Nothing);
                 }
-                let (relation, has_same_columns) = self.relation?;
-                if !relations.contains(&relation) {
+                if !relations.contains(&self.id) {
                     return None;
                 }
+                let has_same_columns = self.has_same_columns?;
                 match change {
                     Change::Truncate => Step::List(Reason::Truncated),
                     _ if !has_same_columns => Step::List(Reason::Columns),
@@ -131,11 +136,19 @@ mod tests {
     }
 
     fn new() -> Transactions {
-        Transactions::new(vec![column("a")], Snapshot::parse("10:13:11").unwrap(), Lsn(100))
+        Transactions::new(1, vec![column("a")], Snapshot::parse("10:13:11").unwrap(), Lsn(100))
     }
 
     fn relation() -> Message {
         Message::Relation { id: 1, columns: vec![column("a")] }
+    }
+
+    #[test]
+    fn a_partition_does_not_replace_its_table() {
+        let mut of = new();
+        let partition = Message::Relation { id: 2, columns: vec![column("b"), column("a")] };
+        let found = steps(&mut of, 20, 300, vec![relation(), partition, insert()]);
+        assert_eq!(found.first(), Some(&Step::Change(Change::Insert(vec![Cell::Null]))));
     }
 
     #[test]
