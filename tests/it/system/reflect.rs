@@ -11,6 +11,7 @@ mod kubernetes;
 mod pages;
 mod queue;
 mod readings;
+mod replication;
 mod rest;
 mod restored;
 mod shifting;

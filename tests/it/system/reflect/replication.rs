@@ -1,0 +1,147 @@
+//! Tables of PostgreSQL whose changes are read from the log of the database.
+
+mod place;
+mod rules;
+mod shapes;
+mod writers;
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{Reflecting, counts, drain};
+use crate::harness::waiting::until;
+use crate::system::cli::Server;
+use crate::system::postgres::cluster::Cluster;
+
+/// A table that is replicated to a queue of the same name.
+struct Replica {
+    server: Server,
+    cluster: Cluster,
+    table: &'static str,
+}
+
+impl Replica {
+    /// A new server of each kind, and the table that these statements make.
+    fn new(table: &'static str, statements: &str) -> Self {
+        let (server, cluster) = (Server::in_memory(), Cluster::logical());
+        let replica = Self { server, cluster, table };
+        replica.sql(statements);
+        replica
+    }
+
+    /// Runs statements as the owner of the table.
+    fn sql(&self, statements: &str) -> String {
+        self.cluster.sql(&format!("SET ROLE deltaq; {statements}"))
+    }
+
+    fn line<'l>(&'l self, database: &'l str, more: &[&'l str]) -> Vec<&'l str> {
+        [&[self.table, "--source", "s", "--replicate", database, "--table", self.table], more].concat()
+    }
+
+    /// Starts to replicate, and waits for the first copy.
+    #[track_caller]
+    fn start(&self, more: &[&str]) -> Reflecting {
+        let reflecting = self.start_unready(more);
+        until("the first list is accepted", || reflecting.get("/readyz").0 == 200);
+        reflecting
+    }
+
+    fn start_unready(&self, more: &[&str]) -> Reflecting {
+        Reflecting::start(&self.server, &self.line(&self.cluster.url(), more))
+    }
+
+    /// The newest objects of the queue by key; none if there is no queue.
+    fn latest(&self) -> BTreeMap<String, Value> {
+        let rows = self.server.run(&["latest", self.table, "-o", "ndjson"]).stdout;
+        let rows = rows.lines().map(|row| serde_json::from_str::<Value>(row).expect("JSON"));
+        rows.map(|row| (row["key"].as_str().expect("a key").to_owned(), row["object"].clone())).collect()
+    }
+
+    /// Waits until the queue has these values of a member by key.
+    #[track_caller]
+    fn until_values(&self, member: &str, values: &[(&str, Value)]) {
+        let expected: BTreeMap<String, Value> =
+            values.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
+        until(&format!("{member} is {expected:?}"), || {
+            let latest = self.latest();
+            latest.iter().map(|(key, object)| (key.clone(), object[member].clone())).eq(expected.clone())
+        });
+    }
+
+    /// Waits until the queue has this number of keys.
+    #[track_caller]
+    fn until_keys(&self, count: usize) {
+        until(&format!("{count} keys"), || self.latest().len() == count);
+    }
+
+    /// The number of slots and publications of the database.
+    fn made(&self) -> String {
+        self.cluster
+            .sql("SELECT (SELECT count(*) FROM pg_replication_slots), (SELECT count(*) FROM pg_publication)")
+    }
+
+    /// The name of the only slot.
+    fn slot(&self) -> String {
+        self.cluster.sql("SELECT slot_name FROM pg_replication_slots")
+    }
+}
+
+/// How often the log has a text.
+fn times(reflecting: &Reflecting, text: &str) -> usize {
+    reflecting.log().matches(text).count()
+}
+
+/// The text of the log after each accepted list.
+const LISTED: &str = "a list was accepted";
+
+#[test]
+fn changes_are_sent_as_they_are_committed() {
+    let replica = Replica::new(
+        "prices",
+        "CREATE TABLE prices (shop int, sku text, price numeric, PRIMARY KEY (shop, sku));
+         INSERT INTO prices VALUES (1, 'a', 1.10), (1, 'b/c', 2), (2, 'a', 3)",
+    );
+    let reflecting = replica.start(&[]);
+    assert_eq!(replica.latest().into_keys().collect::<Vec<_>>(), ["1/a", "1/b%2Fc", "2/a"]);
+    assert_eq!(drain(&replica.server, "prices"), counts(&[("Replaced", 3)]));
+    // One transaction after the other, and rows in the order of their changes.
+    replica.sql(
+        "BEGIN; UPDATE prices SET price = 5 WHERE shop = 2; INSERT INTO prices VALUES (3, 'x', 1); COMMIT;
+         DELETE FROM prices WHERE sku = 'b/c'",
+    );
+    replica.until_values("price", &[("1/a", json!(1.1)), ("2/a", json!(5)), ("3/x", json!(1))]);
+    assert_eq!(drain(&replica.server, "prices"), counts(&[("Updated", 2), ("Deleted", 1)]));
+    // Another key is a deletion and an addition. What was rolled back, or has changed nothing, is not sent.
+    replica.sql(
+        "UPDATE prices SET sku = 'y' WHERE shop = 3; UPDATE prices SET price = price;
+         BEGIN; DELETE FROM prices; ROLLBACK; UPDATE prices SET price = 9 WHERE shop = 1",
+    );
+    replica.until_values("price", &[("1/a", json!(9)), ("2/a", json!(5)), ("3/y", json!(1))]);
+    assert_eq!(drain(&replica.server, "prices"), counts(&[("Updated", 2), ("Deleted", 1)]));
+    reflecting.until_metric("deltaq_reflect_changes_total", "type=\"change\"", 6.0);
+    until("the queue has everything", || reflecting.metric("deltaq_reflect_lag_bytes", "") == 0.0);
+    assert_eq!(times(&reflecting, LISTED), 1);
+    reflecting.stop();
+}
+
+#[test]
+fn a_single_copy_makes_no_slot_and_a_slot_is_dropped_on_request() {
+    let replica = Replica::new("t", "CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1), (2)");
+    let database = replica.cluster.url();
+    let run = |more: &[&str]| {
+        replica.server.run(&[&["reflect"], replica.line(&database, more).as_slice()].concat())
+    };
+    assert_eq!(run(&["--once"]).ok(), "s: 2 objects, 2 replaced, 0 deleted, 0 unchanged\n");
+    assert_eq!(replica.made(), "0|0");
+    let reflecting = replica.start(&["--slot", "shop_1"]);
+    until("the log names the slot", || times(&reflecting, "\"slot\":\"shop_1\"") > 0);
+    assert!(reflecting.log().contains("deltaq reflect --drop-slot"), "{}", reflecting.log());
+    assert_eq!(replica.made(), "1|1");
+    reflecting.stop();
+    // The slot stays, for the next start.
+    assert_eq!(replica.made(), "1|1");
+    assert_eq!(run(&["--drop-slot", "--slot", "shop_1"]).ok(), "s: dropped the slot shop_1\n");
+    assert_eq!(replica.made(), "0|0");
+    assert_eq!(run(&["--drop-slot", "--slot", "shop_1"]).ok(), "s: there is no slot shop_1\n");
+}

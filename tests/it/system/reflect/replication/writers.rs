@@ -1,0 +1,94 @@
+//! Copies while others write, and processes that are killed: nothing is lost, and the end is the same.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::process::{Child, Stdio};
+
+use serde_json::Value;
+
+use super::Replica;
+use crate::harness::waiting::until;
+use crate::system::cli::Server;
+use crate::system::postgres::cluster::Cluster;
+
+/// Statements of one session that write for about eight seconds, with a pause in which a transaction is open now and then.
+const WRITE: &str = "DO $$ DECLARE k int; BEGIN
+    FOR i IN 1..1500 LOOP
+      k := (random() * 150)::int;
+      INSERT INTO t VALUES (k, random()::text) ON CONFLICT (id) DO UPDATE SET v = excluded.v;
+      DELETE FROM t WHERE id = (random() * 150)::int;
+      IF i % 50 = 0 THEN PERFORM pg_sleep(0.05); END IF;
+      IF i % 97 = 0 THEN ROLLBACK; ELSE COMMIT; END IF;
+      PERFORM pg_sleep(0.003);
+    END LOOP; END $$;";
+
+/// A session that writes.
+fn writer(cluster: &Cluster) -> Child {
+    let arguments: Vec<_> = cluster.psql("deltaq", "").get_args().map(ToOwned::to_owned).collect();
+    let mut command = std::process::Command::new(cluster.psql("deltaq", "").get_program());
+    command.args(arguments.iter().take(arguments.len() - 2)).stdin(Stdio::piped()).stdout(Stdio::null());
+    // Two writers may wait for each other.
+    command.args(["-v", "ON_ERROR_STOP=0"]).stderr(Stdio::null());
+    let mut child = command.spawn().expect("psql runs");
+    writeln!(child.stdin.take().expect("a pipe"), "{WRITE}").expect("psql reads");
+    child
+}
+
+fn rows(replica: &Replica) -> BTreeMap<String, Value> {
+    let rows = replica.cluster.sql("SELECT id, row_to_json(t) FROM t");
+    let row = |line: &str| {
+        let (key, row) = line.split_once('|').expect("two columns");
+        (key.to_owned(), serde_json::from_str(row).expect("JSON"))
+    };
+    rows.lines().map(row).collect()
+}
+
+#[test]
+fn a_copy_and_the_stream_join_without_a_gap_while_others_write() {
+    let replica = Replica::new("t", "CREATE TABLE t (id int PRIMARY KEY, v text)");
+    let mut writers: Vec<Child> = (0..3).map(|_| writer(&replica.cluster)).collect();
+    let more = ["--max-delete-percent", "100", "--allow-empty", "--relist", "700ms"];
+    while writers.iter_mut().any(|writer| writer.try_wait().expect("a child process").is_none()) {
+        let mut reflecting = replica.start(&more);
+        reflecting.until_lists(2);
+        reflecting.process.kill();
+    }
+    let reflecting = replica.start(&["--max-delete-percent", "100"]);
+    until("the queue has the rows of the table", || rows(&replica) == replica.latest());
+    reflecting.stop();
+}
+
+#[test]
+fn a_queue_that_is_killed_has_everything_in_the_end() {
+    let mut replica = Replica::new("t", "CREATE TABLE t (id int PRIMARY KEY, v text)");
+    replica.server = Server::durable();
+    let reflecting = replica.start(&["--max-delete-percent", "100", "--allow-empty"]);
+    let mut writers: Vec<Child> = (0..2).map(|_| writer(&replica.cluster)).collect();
+    while writers.iter_mut().any(|writer| writer.try_wait().expect("a child process").is_none()) {
+        let changes = reflecting.metric("deltaq_reflect_changes_total", "");
+        until("changes arrive", || {
+            reflecting.metric("deltaq_reflect_changes_total", "") > changes
+                || writers.iter_mut().all(|writer| writer.try_wait().expect("a child process").is_some())
+        });
+        replica.server.kill();
+        replica.server.start();
+    }
+    until("the queue has the rows of the table", || rows(&replica) == replica.latest());
+    reflecting.stop();
+}
+
+#[test]
+fn a_transaction_of_many_rows_is_sent_in_parts() {
+    let replica = Replica::new("t", "CREATE TABLE t (id int PRIMARY KEY, v text)");
+    let reflecting = replica.start(&[]);
+    replica.sql(
+        "INSERT INTO t SELECT g, 'a' FROM generate_series(1, 3000) g; UPDATE t SET v = 'b' WHERE id > 100",
+    );
+    until("the queue has the rows of the table", || {
+        reflecting.metric("deltaq_reflect_changes_total", "type=\"change\"") >= 5_900.0
+    });
+    assert_eq!(reflecting.metric("deltaq_reflect_lists_total", ""), 1.0);
+    let latest = replica.latest();
+    assert_eq!((latest["100"]["v"].as_str(), latest["3000"]["v"].as_str()), (Some("a"), Some("b")));
+    reflecting.stop();
+}
