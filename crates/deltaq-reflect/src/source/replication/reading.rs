@@ -15,9 +15,10 @@ use crate::source::{Error, NextList, Output};
 
 /// The pause after changes, and its maximum while there are none.
 const PAUSE_MIN: Duration = Duration::from_millis(5);
-const PAUSE_MAX: Duration = Duration::from_millis(100);
-/// The pause is at least this many times as long as a look takes, so that the database has most of its time for others.
-const PAUSE_TIMES: u32 = 4;
+const PAUSE_MAX: Duration = Duration::from_millis(50);
+/// The pause is at least this many times as long as a look takes, so that the database spends at most a third of
+/// one processor on it.
+const PAUSE_TIMES: u32 = 2;
 /// How often the slot is moved while there are changes, and while there are none.
 const CONFIRM_EVERY: Duration = Duration::from_secs(1);
 const CONFIRM_IDLE_EVERY: Duration = Duration::from_secs(10);
