@@ -16,6 +16,8 @@ use super::table::{Identity, Table};
 use crate::json;
 use crate::source::{Error, Output};
 
+/// The states that are kept until the queue has stored what was sent.
+const SENT_MAX: usize = 10_000;
 /// How many objects of the queue are read at the same time.
 const LOOKUPS_MAX: usize = 16;
 
@@ -44,6 +46,10 @@ impl<'c> Changes<'c> {
 
     /// Sends the changes in their order. `session` converts them.
     pub(super) async fn send(&mut self, session: &mut Session, changes: Vec<Change>) -> Result<(), Error> {
+        if self.sent.len() >= SENT_MAX {
+            self.output.settled().await;
+            self.sent.clear();
+        }
         let changes = self.converted(session, changes).await?;
         let mut newest = self.newest(&changes).await?;
         for change in changes {

@@ -102,7 +102,8 @@ impl<'r> Reading<'r> {
                 let look = look?;
                 if let Some(reason) = look.reason {
                     self.output.needs_list(reason.text());
-                    return Ok(NextList::Now);
+                    // The next list may have the same columns.
+                    return Ok(if reason == Reason::Columns { NextList::AfterPause } else { NextList::Now });
                 }
                 self.output.settled().await;
                 self.note(&look, &status);
@@ -161,7 +162,7 @@ impl<'r> Reading<'r> {
         let mut look = Look { rows: 0, changes: 0, decoding: Duration::ZERO, reason: None };
         self.log.begin().await?;
         if table.shape(&mut self.log, &self.names.publication).await? != *shape {
-            look.reason = Some(Reason::Columns);
+            look.reason = Some(Reason::Shape);
             return Ok(look);
         }
         let (mut changes, mut chunk) = (Changes::new(table, self.output), Vec::new());

@@ -27,7 +27,8 @@ const KEPT_MAX: u64 = 10 << 30;
 
 const SERVER: &str = "SELECT current_setting('server_version_num')::int4, current_setting('wal_level'), \
     current_setting('server_encoding'), pg_is_in_recovery()";
-const PUBLICATION: &str = "SELECT p.puballtables, p.pubviaroot, p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate, \
+const PUBLICATION: &str = "SELECT p.puballtables, p.pubviaroot, p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate \
+      AND NOT EXISTS (SELECT FROM pg_publication_rel r WHERE r.prpubid = p.oid AND coalesce(to_jsonb(r) ->> 'prattrs', to_jsonb(r) ->> 'prqual') IS NOT NULL), \
       (SELECT array_agg(r.prrelid::int8) FROM pg_publication_rel r WHERE r.prpubid = p.oid), \
       coalesce(obj_description(p.oid, 'pg_publication') = $2, false) \
     FROM pg_publication p WHERE p.pubname = $1";
@@ -186,7 +187,7 @@ async fn publish(session: &mut Session, names: &Names, table: &Table) -> Result<
         return Box::pin(publish(session, names, table)).await;
     }
     Err(Error::new(format!(
-        "the publication {name} exists, and is not one of exactly the table {} with all kinds of changes{}",
+        "the publication {name} exists, and is not one of exactly the table {} with all columns, rows and kinds of changes{}",
         table.name,
         if table.is_partitioned { " and publish_via_partition_root" } else { "" }
     )))

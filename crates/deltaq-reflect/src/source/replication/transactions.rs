@@ -22,8 +22,10 @@ pub(super) enum Step {
 /// Why a list is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reason {
-    /// The columns, the partitions or the identity of the table are not those of the copy.
+    /// The columns of the stream are not those of the copy.
     Columns,
+    /// The catalogue has other columns, partitions or another identity than at the time of the copy.
+    Shape,
     /// The table was emptied.
     Truncated,
 }
@@ -32,7 +34,8 @@ impl Reason {
     /// The reason for the log.
     pub(super) const fn text(self) -> &'static str {
         match self {
-            Self::Columns => "the columns, the partitions or the identity of the table have changed",
+            Self::Columns => "the log has other columns of the table",
+            Self::Shape => "the columns, the partitions or the identity of the table have changed",
             Self::Truncated => "the table was truncated",
         }
     }

@@ -34,7 +34,8 @@ fn a_copy_and_the_stream_have_the_same_text() {
     );
     let reflecting = replica.start(&[]);
     assert_eq!(drain(&replica.server, "t"), counts(&[("Replaced", 2)]));
-    replica.sql("UPDATE t SET n = n; UPDATE t SET n = 2");
+    replica.sql("UPDATE t SET n = n");
+    replica.sql("UPDATE t SET n = 2");
     replica.until_values("n", &[("1", json!(2)), ("2", json!(2))]);
     assert_eq!(drain(&replica.server, "t"), counts(&[("Updated", 2)]));
     assert!(!replica.latest()["1"].as_object().expect("an object").contains_key("generated"));
@@ -81,7 +82,8 @@ fn a_truncate_is_a_list_under_the_limit_of_deletions() {
     let reflecting = replica.start(&[]);
     replica.sql("TRUNCATE t");
     until("it is refused", || times(&reflecting, "would delete 20 of 20 keys") > 0);
-    assert_eq!((replica.latest().len(), reflecting.metric("deltaq_reflect_up", "")), (20, 0.0));
+    until("it is not in step", || reflecting.metric("deltaq_reflect_up", "") < 1.0);
+    assert_eq!(replica.latest().len(), 20);
     reflecting.stop();
     let reflecting = replica.start(&["--allow-empty", "--max-delete-percent", "100"]);
     replica.until_keys(0);
