@@ -55,3 +55,33 @@ fn a_restart_of_the_database_needs_no_list() {
     assert_eq!(times(&reflecting, LISTED), 1);
     reflecting.stop();
 }
+
+#[test]
+fn a_commit_that_others_do_not_see_yet_is_in_no_gap() {
+    let replica = Replica::new("t", TABLE);
+    let mut reflecting = replica.start(&[]);
+    let synchronous = |setting: &str| {
+        replica.cluster.sql(&format!("ALTER SYSTEM {setting}"));
+        replica.cluster.sql("SELECT pg_reload_conf()");
+    };
+    let confirmed = || replica.cluster.sql("SELECT confirmed_flush_lsn FROM pg_replication_slots");
+    let before = confirmed();
+    synchronous("SET synchronous_standby_names = 'nobody'");
+    // It is in the log, and waits for a standby: the stream has it, and a copy does not.
+    let mut waiting =
+        replica.cluster.psql("deltaq", "UPDATE t SET v = 2 WHERE id = 1").spawn().expect("psql runs");
+    replica.until_values("v", &[("1", json!(2)), ("2", json!(1))]);
+    assert_eq!(replica.cluster.sql("SELECT v FROM t WHERE id = 1"), "1");
+    reflecting.until_metric("deltaq_reflect_last_success_timestamp_seconds", "", {
+        reflecting.metric("deltaq_reflect_last_success_timestamp_seconds", "") + 2.0
+    });
+    assert_eq!(confirmed(), before);
+    reflecting.process.kill();
+    let reflecting = replica.start(&[]);
+    replica.until_values("v", &[("1", json!(2)), ("2", json!(1))]);
+    synchronous("RESET synchronous_standby_names");
+    assert!(waiting.wait().expect("psql ends").success());
+    replica.sql("UPDATE t SET v = 9 WHERE id = 2");
+    replica.until_values("v", &[("1", json!(2)), ("2", json!(9))]);
+    reflecting.stop();
+}

@@ -110,7 +110,7 @@ fn an_idle_table_does_not_fill_the_disk() {
 }
 
 #[test]
-fn a_slot_that_keeps_back_too_much_is_told_and_a_lost_one_leads_to_a_list() {
+fn a_slot_that_keeps_back_too_much_is_reported_and_a_lost_one_leads_to_a_list() {
     let replica = Replica::new(
         "t",
         "CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE noise (t text); INSERT INTO t VALUES (1)",
@@ -123,7 +123,7 @@ fn a_slot_that_keeps_back_too_much_is_told_and_a_lost_one_leads_to_a_list() {
     let writer = Writer::begin(&replica, "INSERT INTO t VALUES (2)");
     noise();
     noise();
-    until("it is told", || times(&reflecting, "half of what it may") > 0);
+    until("it is reported", || times(&reflecting, "half of what it may") > 0);
     until("the queue shows it", || {
         let sources = replica.server.json(&["sources", "t"]).to_string();
         sources.contains("keeps back") && sources.contains("--drop-slot")
