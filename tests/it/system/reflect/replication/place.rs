@@ -65,13 +65,13 @@ fn a_commit_that_others_do_not_see_yet_is_in_no_gap() {
         replica.cluster.sql("SELECT pg_reload_conf()");
     };
     let confirmed = || replica.cluster.sql("SELECT confirmed_flush_lsn FROM pg_replication_slots");
-    let before = confirmed();
     synchronous("SET synchronous_standby_names = 'nobody'");
     // It is in the log, and waits for a standby: the stream has it, and a copy does not.
     let mut waiting =
         replica.cluster.psql("deltaq", "UPDATE t SET v = 2 WHERE id = 1").spawn().expect("psql runs");
     replica.until_values("v", &[("1", json!(2)), ("2", json!(1))]);
     assert_eq!(replica.cluster.sql("SELECT v FROM t WHERE id = 1"), "1");
+    let before = confirmed();
     reflecting.until_metric("deltaq_reflect_last_success_timestamp_seconds", "", {
         reflecting.metric("deltaq_reflect_last_success_timestamp_seconds", "") + 2.0
     });
