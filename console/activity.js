@@ -58,7 +58,8 @@ export function activityView({ body, query, signal, setQuery, reload }) {
       if (total === 0) show(list, isFiltered ? state("empty", "No entry matches", "No call that is remembered has this queue, token and operation.") : state("empty", "Nothing has been changed yet", "Calls that change or delete queues, and settings, appear here."));
       more.hidden = !page.continue;
       more.onclick = () => read(page.continue);
-      show(found, `${counted(total, "entry", "entries")}${page.continue ? ", and there are older ones" : ""}, as of `, time(new Date(now()).toISOString()));
+      const missing = page.missing_nodes ?? [];
+      show(found, missing.length > 0 && `Without calls on ${missing.join(", ")}. `, `${counted(total, "entry", "entries")}${page.continue ? ", and there are older ones" : ""}, as of `, time(new Date(now()).toISOString()));
       announce(found.textContent);
     } catch (error) {
       if (signal.aborted || error.name === "AbortError") return;

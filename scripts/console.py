@@ -131,14 +131,22 @@ def fill(queues):
     queues.put("orders", {"groups": {"by": "/tenant", "max_leased": 4}})
     queues.post("orders/add?source=shop", [{"key": f"order-{n}", "tenant": tenant} for n, tenant in enumerate(["acme", "bolt", "acme", "cato", "acme", "bolt"] * 9)])
     queues.post("orders/pop?max=6&worker=packer-1", {})
+    call("PATCH", queues.base + "prices/sources", {"sources": {"erp": {"stale_after": "15m"}}})
+    call("PATCH", queues.base + "users/sources", {"sources": {"shop": {"stale_after": "1s"}}})
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    beat = {"version": "0.1.0", "kind": "rest", "interval": "5m", "last_success_at": now, "next_list_at": now, "sent_at": now}
+    queues.post("prices/reflectors", {**beat, "source": "erp", "instance": "reflect-1:211"})
+    error = {"failing": True, "last_error": "GET https://crm.example/users: 503 Service Unavailable", "last_error_at": now, "next_list_at": None}
+    queues.post("users/reflectors", {**beat, **error, "source": "crm", "instance": "reflect-2:187"})
     queues.post("users/pause", None)
     queues.post("invoices/close", None)
 
 
+# The pages with charts come last, when there are some minutes to show.
 VIEWS = {
-    "queues": "queues", "queue": "queues/prices", "keys": "queues/prices/keys?state=parked", "key": "queues/prices/keys/sku-0265", "parked": "queues/prices/parked",
+    "keys": "queues/prices/keys?state=parked", "key": "queues/prices/keys/sku-0265", "parked": "queues/prices/parked",
     "groups": "queues/orders/groups", "settings": "queues/prices/settings", "tail": "queues/stock/tail", "find": "find?q=sku-026", "sources": "sources", "reflectors": "reflectors",
-    "workers": "workers", "endpoints": "endpoints", "nodes": "nodes", "activity": "activity",
+    "workers": "workers", "endpoints": "endpoints", "nodes": "nodes", "activity": "activity", "queues": "queues", "queue": "queues/prices",
 }
 
 

@@ -216,7 +216,11 @@ def filter_case(context, case):
     if name in ("promote", "redrive", "discard") and isinstance(body, dict):
         return selects(fields) == 1 and not is_empty(fields.get("filter"))
     if name == "{source}" and case.method.upper() == "PATCH" and isinstance(body, dict):
-        return fields != {}
+        return not fields.keys().isdisjoint(("sequence", "stale_after"))
+    # The names of sources are labels, which the schema of a map cannot say.
+    if name == "sources" and case.method.upper() == "PATCH":
+        names = fields.get("sources")
+        return isinstance(names, dict) and all(source.isprintable() and 0 < len(source.encode()) <= 256 for source in names)
     if name == "reflectors" and case.method.upper() == "POST":
         return not has_other_instant(fields)
     # The end of a series may be before its beginning.

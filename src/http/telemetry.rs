@@ -222,10 +222,12 @@ impl Observed {
         if self.is_check() || !(context.state.audit.all || is_admin || is_refused) {
             return None;
         }
-        let is_authorized = context.authorization.is_granted.load(Ordering::Relaxed) && !is_refused;
+        // A part of the request may be forbidden although the operation is not.
+        let is_forbidden = status == Some(Code::Forbidden.status());
+        let is_authorized = context.authorization.is_granted.load(Ordering::Relaxed) && !is_forbidden;
         Some(if is_admin && is_authorized {
             Class::Admin
-        } else if !is_authorized {
+        } else if !is_authorized || status == Some(Code::TooManyRequests.status()) {
             Class::Refusal
         } else {
             Class::Call

@@ -224,3 +224,32 @@ async fn a_loaded_queue_counts() {
     service.shutdown.signal();
     service.stopped().await;
 }
+
+#[tokio::test]
+async fn heartbeats_and_reported_problems_are_held_bytes() {
+    let service = Service::with(limited(&["a", "b"])).await;
+    let mut client = service.client().await;
+    for (path, member) in [("reflectors", "last_error"), ("sources", "problem")] {
+        let queue = format!("/v1/queues/{path}");
+        client.call_as("a", "PUT", &queue, &json!({})).await.ok();
+        let body = |number: usize| {
+            let mut body = json!({ "source": format!("s{number}"), member: "x".repeat(900) });
+            if path == "reflectors" {
+                let rest = json!({"instance": "i", "version": "1", "kind": "rest", "interval": "1m", "failing": true});
+                body.as_object_mut().expect("an object").extend(rest.as_object().expect("an object").clone());
+            }
+            body
+        };
+        let mut replies = Vec::new();
+        for number in 0..20 {
+            replies.push(client.call_as("a", "POST", &format!("{queue}/{path}"), &body(number)).await);
+        }
+        let taken = replies.iter().take_while(|reply| reply.status == 204).count();
+        assert!((5..15).contains(&taken), "{path}: {taken}");
+        replies.pop().expect("a reply").problem("memory-full");
+        // Those that are known go on.
+        assert_eq!(client.call_as("a", "POST", &format!("{queue}/{path}"), &body(0)).await.status, 204);
+        assert_eq!(add(&mut client, "b", "other", path).await.status, 200, "another token has room");
+        client.call_as("a", "DELETE", &queue, &Value::Null).await;
+    }
+}

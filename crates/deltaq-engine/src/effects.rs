@@ -27,7 +27,7 @@ use super::time::Time;
 /// - `resync_due` asks the caller to run a Resync. The request is made once; the caller remembers it.
 /// - `has_synced` and `is_drained` describe the queue after the commands, to wake callers that wait for these states.
 /// - `changed_views` wakes the readers of the views, once the events are durable.
-/// - `counters`, `waits`, `delivered`, `works` and `ends` are for metrics. A caller may drop them, because no rule depends on them.
+/// - `counters`, `waits`, `delivered` and `works` are for metrics. A caller may drop them, because no rule depends on them.
 /// - `overtaken` wakes the workers that wait for a change behind their leases.
 /// - `garbage` takes a long time to drop. The caller drops it **after** releasing the lock.
 ///
@@ -54,10 +54,8 @@ pub struct Effects {
     pub waits: Durations,
     /// The number of deltas of each delivered key that had more than one.
     pub delivered: Counts,
-    /// For each ended lease, how long it lasted.
-    pub works: Durations,
-    /// The leases that have ended by an ack or a failure.
-    pub ends: SmallVec<[WorkerEnd; 1]>,
+    /// The leases that have ended.
+    pub works: SmallVec<[Work; 1]>,
     /// Leases that have got a newer change or have ended, if a caller has [waited](super::Queue::await_change) for this.
     pub overtaken: Vec<Token>,
     /// Large values that are no longer needed.
@@ -75,11 +73,13 @@ impl Effects {
 
 /// A lease that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WorkerEnd {
+pub struct Work {
+    /// How long it lasted.
+    pub lasted: Duration,
     /// The worker; `None` if the pop gave no name.
     pub worker: Option<Worker>,
-    /// How it ended.
-    pub end: LeaseEnd,
+    /// How it ended; `None` for a release.
+    pub end: Option<LeaseEnd>,
 }
 
 /// How a lease has ended.

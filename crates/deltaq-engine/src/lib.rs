@@ -38,6 +38,7 @@ pub mod event;
 pub mod excerpt;
 pub mod explain;
 mod failing;
+pub mod fairness;
 pub mod feed;
 pub mod follow;
 pub mod followed;

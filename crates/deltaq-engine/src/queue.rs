@@ -10,7 +10,7 @@ use super::birth::Birth;
 use super::births::Births;
 use super::config::Config;
 use super::delta::DeltaKind;
-use super::effects::{Effects, LeaseEnd, WorkerEnd};
+use super::effects::{Effects, LeaseEnd, Work};
 use super::event::{Appended, Ending, Event, EventKind, ViewChanges};
 use super::feed::Feeds;
 use super::id::{Rv, Slot, Source, Token};
@@ -215,6 +215,11 @@ impl Queue {
     /// Sets the number up to which the journal has committed all events.
     pub fn set_committed(&mut self, rv: Rv) {
         self.volatile.committed = rv;
+    }
+
+    /// The token of the call that changes the queue.
+    pub(super) const fn caller(&self) -> Option<&Arc<str>> {
+        self.volatile.caller.as_ref()
     }
 
     /// Sets the token of the call that changes the queue from now on. Its events name the token; what becomes due by itself does not.
@@ -528,9 +533,8 @@ impl Queue {
                 }
                 let entry = slot.and_then(|slot| self.state.table.at(slot));
                 if let Some(lease) = entry.and_then(|entry| entry.schedule_state.lease()) {
-                    effects.works.push(now.since(lease.since));
-                    let end = LeaseEnd::of(ending);
-                    effects.ends.extend(end.map(|end| WorkerEnd { worker: lease.worker.clone(), end }));
+                    let (lasted, worker) = (now.since(lease.since), lease.worker.clone());
+                    effects.works.push(Work { lasted, worker, end: LeaseEnd::of(ending) });
                 }
             }
             _ => {}

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
+use super::fairness::least_needed;
 use super::id::{Sequence, Slot, Source};
 use super::limits::SOURCES_MAX;
 use super::line::Line;
@@ -81,8 +82,9 @@ impl Sources {
     }
 
     /// Sets the token of the event that is applied next.
+    #[inline]
     pub(super) fn set_caller(&mut self, by: Option<&Arc<str>>) {
-        if self.caller.as_ref() != by {
+        if (by.is_some() || self.caller.is_some()) && self.caller.as_ref() != by {
             self.caller = by.cloned();
         }
     }
@@ -134,15 +136,27 @@ impl Sources {
 
     /// The source that is dropped for a new one; `None` if each has a sequence.
     fn least_needed(&self) -> Option<Source> {
-        let mut of_token = BTreeMap::<_, usize>::new();
-        let forgettable = || self.histories.iter().filter(|(_, history)| history.sequence.is_none());
-        for (_, history) in forgettable() {
-            *of_token.entry(&history.by).or_default() += 1;
+        let forgettable = self.histories.iter().filter(|(_, history)| history.sequence.is_none());
+        let rank = |history: &SourceHistory| {
+            let set = history.stale_after.map(|stale_after| stale_after.since);
+            (set.is_some(), history.contact().max(set))
+        };
+        let entries = forgettable.map(|(source, history)| (source, history.by.as_deref(), rank(history)));
+        least_needed(entries).cloned()
+    }
+
+    /// Whether all of these sources are remembered once a token has set their thresholds.
+    pub(super) fn can_remember(
+        &self,
+        thresholds: &[(Source, Option<StaleAfter>)],
+        by: Option<&Arc<str>>,
+    ) -> bool {
+        let (histories, name_bytes) = (self.histories.clone(), self.name_bytes);
+        let mut trial = Self { histories, name_bytes, caller: by.cloned(), ..Self::default() };
+        for (source, stale_after) in thresholds {
+            trial.configure(source, *stale_after);
         }
-        let (most, _) = of_token.into_iter().max_by_key(|(_, count)| *count)?;
-        let of_most = forgettable().filter(|(_, history)| history.by == *most);
-        let oldest = of_most.min_by_key(|(_, history)| (history.stale_after.is_some(), history.contact()));
-        oldest.map(|(source, _)| source.clone())
+        thresholds.iter().all(|(source, _)| trial.histories.contains_key(source))
     }
 
     /// The history of a source.

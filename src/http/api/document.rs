@@ -35,7 +35,7 @@ use crate::http::routes::{
         produce::resync, produce::seed, produce::forget,
         consume::pop, consume::settle, consume::ack, consume::done, consume::nack, consume::release, consume::reject,
         consume::extend, parked::errors, parked::promote, parked::redrive, parked::discard,
-        items::items, items::item_of, items::item, items::explain_of, items::explain, views::object, views::latest_list, views::latest, views::known_list, views::known, indexes::list, indexes::values, sources::sources, sources::report, sources::change, sources::seen, overview::sources, sources::reflector, overview::reflectors, sources::workers, sources::synced, groups::groups, everywhere::workers, everywhere::find, activity::activity,
+        items::items, items::item_of, items::item, items::explain_of, items::explain, views::object, views::latest_list, views::latest, views::known_list, views::known, indexes::list, indexes::values, sources::sources, sources::report, sources::change, sources::change_several, sources::seen, overview::sources, sources::reflector, overview::reflectors, sources::workers, sources::synced, groups::groups, everywhere::workers, everywhere::find, activity::activity,
         watch::watch, history::history, history::of_key,
         server::livez, server::readyz, server::info, server::nodes, openapi_json, server::problem,
     ),

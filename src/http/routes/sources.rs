@@ -65,7 +65,7 @@ async fn source_page(
     request_body(content = SourceReport),
     responses(
         (status = 204, description = "The report has replaced that of the source."),
-        Always, OfQueue, OfBody, Unprocessable,
+        Always, OfQueue, OfBody, Unprocessable, Full,
     )
 )]
 pub(in crate::http) async fn report(
@@ -90,7 +90,7 @@ pub(in crate::http) async fn report(
     request_body(content = ReflectorReport),
     responses(
         (status = 204, description = "The heartbeat has replaced the one before."),
-        Always, OfQueue, OfBody, Unprocessable,
+        Always, OfQueue, OfBody, Unprocessable, Full,
     )
 )]
 pub(in crate::http) async fn reflector(

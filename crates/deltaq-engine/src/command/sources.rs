@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use crate::event::{EventKind, SourceContact};
 use crate::id::Source;
-use crate::limits::SOURCES_MAX;
 use crate::queue::Queue;
 use crate::snapshot::{SourceHistory, StaleAfter};
 use crate::sources::SourceState;
@@ -47,9 +46,12 @@ impl Queue {
     /// Sets how long several sources may be silent. Returns false, and changes nothing, if the queue can't remember all of them.
     pub fn configure_sources(&mut self, now: Time, thresholds: &[(Source, Option<Duration>)]) -> bool {
         let sources = &self.state().sources;
-        let is_new = |source: &Source| sources.history_of(source).is_none();
-        let new = thresholds.iter().filter(|(source, _)| is_new(source)).count();
-        if sources.with_sequence() + new > SOURCES_MAX {
+        let set = thresholds
+            .iter()
+            .filter(|(source, stale_after)| stale_after.is_some() || sources.history_of(source).is_some());
+        let of = |longest| StaleAfter { longest, since: now, is_proposed: false };
+        let set: Vec<_> = set.map(|(source, stale_after)| (source.clone(), stale_after.map(of))).collect();
+        if !sources.can_remember(&set, self.caller()) {
             return false;
         }
         for (source, stale_after) in thresholds {

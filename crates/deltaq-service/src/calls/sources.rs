@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use deltaq_engine::config::Config;
 use deltaq_engine::id::Source;
+use deltaq_engine::refusal::Refusal;
 use deltaq_engine::sources::SourceState;
 use deltaq_engine::time::Time;
 use deltaq_types::ReflectorReport;
@@ -136,13 +137,15 @@ impl Handle {
     /// Notes a heartbeat of a reflector.
     ///
     /// # Errors
-    /// Same as [`items`](Self::items).
+    /// [`Refusal::MemoryFull`]; or the errors of [`items`](Self::items).
     pub async fn note_reflector(&self, report: ReflectorReport) -> Result<(), Error> {
-        self.read_state(|state, moment| {
+        let noted = self.read_state(|state, moment| {
+            self.memory().check(self.reflectors.added_by(&report))?;
             self.reflectors.beat(report, author().token, moment.now);
             self.note_held(state);
-        })
-        .await
+            Ok::<_, Refusal>(())
+        });
+        Ok(noted.await??)
     }
 
     /// The reflectors behind a source and an instance, at most `limit`, and the moment of the read.
@@ -160,13 +163,16 @@ impl Handle {
     /// Replaces the problem of a source, which the list of the sources shows.
     ///
     /// # Errors
-    /// Same as [`items`](Self::items).
+    /// [`Refusal::MemoryFull`]; or the errors of [`items`](Self::items).
     pub async fn report_source(&self, source: Source, problem: Option<String>) -> Result<(), Error> {
-        self.read_state(|state, moment| {
-            let report = problem.map(|problem| SourceReport { problem, at: moment.now });
+        let noted = self.read_state(|state, moment| {
+            let added = problem.as_ref().map_or(0, |problem| self.source_reports.added_by(&source, problem));
+            self.memory().check(added)?;
+            let report = problem.map(|problem| SourceReport { problem, at: moment.now, by: author().token });
             self.source_reports.set(source, report);
             self.note_held(state);
-        })
-        .await
+            Ok::<_, Refusal>(())
+        });
+        Ok(noted.await??)
     }
 }

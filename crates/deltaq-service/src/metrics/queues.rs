@@ -12,12 +12,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::ReflectedSource;
+use deltaq_engine::effects::Work;
 use deltaq_engine::id::Source;
 use deltaq_engine::ready::ReadyCounts;
 use deltaq_engine::time::Time;
 use deltaq_engine::view::View;
 use deltaq_engine::{Counters, Queue};
+use deltaq_types::ReflectorState;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use super::super::{Moment, Name};
@@ -25,6 +26,7 @@ use super::Metrics;
 use super::durations::Durations;
 use super::hooks::HookReport;
 use super::pushes::PushReport;
+use crate::ReflectedSource;
 
 /// client-go's buckets, 1e-8 s to 1e3 s by powers of ten, in microseconds. The first two hold durations of 0 us.
 const BOUNDS_US: [u64; BUCKETS] =
@@ -227,7 +229,7 @@ impl SeriesOwners {
 
 impl QueueMetrics {
     /// Records how long delivered keys waited, how many deltas they had, and how long ended leases lasted.
-    pub fn record(&self, waits: &[Duration], delivered: &[u32], works: &[Duration]) {
+    pub fn record(&self, waits: &[Duration], delivered: &[u32], works: &[Work]) {
         if waits.is_empty() && works.is_empty() {
             return;
         }
@@ -249,7 +251,7 @@ impl QueueMetrics {
             series.waits.record(&BOUNDS_US, *wait);
         }
         for work in works {
-            series.works.record(&BOUNDS_US, *work);
+            series.works.record(&BOUNDS_US, work.lasted);
         }
     }
 
@@ -372,8 +374,12 @@ impl Sample {
 
     /// Adds the sources whose reflectors have sent heartbeats.
     #[must_use]
-    pub fn with_reflectors(mut self, reflected: Vec<ReflectedSource>) -> Self {
+    pub fn with_reflectors(mut self, mut reflected: Vec<ReflectedSource>) -> Self {
         if self.series.name.is_some() {
+            if reflected.len() > SOURCES_WITH_SERIES_MAX {
+                reflected.sort_by_key(|of| of.state == ReflectorState::Ok);
+                reflected.truncate(SOURCES_WITH_SERIES_MAX);
+            }
             self.reflected = reflected;
         }
         self

@@ -306,8 +306,8 @@ impl Handle {
         }
         self.feed_readers.note(effects.changed_views, effects.has_changes(), self.clock());
         self.metrics().record(&effects.waits, &effects.delivered, &effects.works);
-        if !effects.ends.is_empty() {
-            self.worker_counts.note(Duration::from_micros(self.clock().monotonic_us()), &effects.ends);
+        if !effects.works.is_empty() {
+            self.worker_counts.note(Duration::from_micros(self.clock().monotonic_us()), &effects.works);
         }
         self.log(&effects.counters);
         if !effects.garbage.is_empty() {

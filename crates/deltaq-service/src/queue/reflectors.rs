@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use deltaq_engine::fairness::least_needed;
 use deltaq_engine::time::Time;
 use deltaq_types::{HEARTBEAT_SECS, ReflectorReport, ReflectorState, Timestamp};
 use parking_lot::Mutex;
@@ -80,12 +81,19 @@ impl Reflectors {
             reflectors.remove(&id);
         } else {
             if reflectors.len() == REFLECTORS_MAX && !reflectors.contains_key(&id) {
-                least_needed(&reflectors).and_then(|dropped| reflectors.remove(&dropped));
+                dropped_for_another(&reflectors).and_then(|dropped| reflectors.remove(&dropped));
             }
             reflectors.insert(id, Reflector { report, at: now, by });
         }
         let bytes = reflectors.values().map(|known| REFLECTOR_BYTES + text_bytes(&known.report)).sum();
         self.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// The bytes that a heartbeat adds; 0 if the reflector is known.
+    pub(crate) fn added_by(&self, report: &ReflectorReport) -> usize {
+        let id = (report.source.clone(), report.instance.clone());
+        let is_known = report.stopped || self.known.lock().contains_key(&id);
+        if is_known { 0 } else { REFLECTOR_BYTES + text_bytes(report) }
     }
 
     /// Approximate size in bytes.
@@ -124,17 +132,16 @@ impl Reflectors {
 }
 
 /// The reflector that is dropped for a new one.
-fn least_needed(reflectors: &BTreeMap<Id, Reflector>) -> Option<Id> {
-    let (mut of_token, mut of_source) = (BTreeMap::<_, usize>::new(), BTreeMap::<_, usize>::new());
+fn dropped_for_another(reflectors: &BTreeMap<Id, Reflector>) -> Option<Id> {
+    let mut of_source = BTreeMap::<_, usize>::new();
     for ((source, _), known) in reflectors {
-        *of_token.entry(&known.by).or_default() += 1;
         *of_source.entry((&known.by, source)).or_default() += 1;
     }
     let rank = |source: &String, known: &Reflector| {
-        let counts = (of_token.get(&known.by).copied(), of_source.get(&(&known.by, source)).copied());
-        (Reverse(counts), known.at)
+        (Reverse(of_source.get(&(&known.by, source)).copied()), known.at)
     };
-    reflectors.iter().min_by_key(|((source, _), known)| rank(source, known)).map(|(id, _)| id.clone())
+    let entries = reflectors.iter().map(|(id, known)| (id, known.by.as_deref(), rank(&id.0, known)));
+    least_needed(entries).cloned()
 }
 
 /// The length of the texts of a report, and of its source and instance again in the id.
@@ -241,7 +248,7 @@ mod tests {
     fn a_token_with_many_reflectors_pushes_out_its_own() {
         let (reflectors, start) = (Reflectors::default(), Time::from_micros(7));
         let by = |name: &str| Some(Arc::from(name));
-        reflectors.beat(report("crm", "a", false), by("crm"), start);
+        reflectors.beat(report("crm", "a", false), by("web"), start);
         reflectors.beat(report("shop", "rare", false), by("shop"), start);
         for number in 0..2 * REFLECTORS_MAX {
             reflectors.beat(

@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use deltaq_engine::fairness::least_needed;
 use deltaq_engine::id::Source;
 use deltaq_engine::limits::SOURCES_MAX;
 use deltaq_engine::time::Time;
@@ -23,6 +25,8 @@ pub struct SourceReport {
     pub problem: String,
     /// When the source reported it.
     pub at: Time,
+    /// The token of the report.
+    pub by: Option<Arc<str>>,
 }
 
 impl SourceReport {
@@ -31,7 +35,7 @@ impl SourceReport {
     }
 }
 
-/// The problems of the sources of a queue. Beyond [`SOURCES_MAX`], the oldest one is dropped.
+/// The problems of the sources of a queue. Beyond [`SOURCES_MAX`], the oldest one of the token with the most problems is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct SourceReports {
     reports: Mutex<BTreeMap<Source, SourceReport>>,
@@ -48,11 +52,18 @@ impl SourceReports {
             None => reports.remove(&source),
         };
         if reports.len() > SOURCES_MAX {
-            let oldest = reports.iter().min_by_key(|(_, report)| report.at).map(|(source, _)| source.clone());
-            oldest.and_then(|source| reports.remove(&source));
+            let entries = reports.iter().map(|(source, report)| (source, report.by.as_deref(), report.at));
+            let dropped = least_needed(entries).cloned();
+            dropped.and_then(|source| reports.remove(&source));
         }
         let bytes = reports.iter().map(|(source, report)| REPORT_BYTES + source.len() + report.problem.len());
         self.bytes.store(bytes.sum(), Ordering::Relaxed);
+    }
+
+    /// The bytes that a report adds; 0 if the source has one.
+    pub(crate) fn added_by(&self, source: &Source, problem: &str) -> usize {
+        let is_known = self.reports.lock().contains_key(source);
+        if is_known { 0 } else { REPORT_BYTES + source.len() + problem.len() }
     }
 
     /// Approximate size in bytes.
@@ -81,7 +92,8 @@ mod tests {
     #[test]
     fn the_oldest_of_too_many_problems_is_dropped() {
         let reports = SourceReports::default();
-        let report = |at| Some(SourceReport { problem: String::from("down"), at: Time::from_micros(at) });
+        let report =
+            |at| Some(SourceReport { problem: String::from("down"), at: Time::from_micros(at), by: None });
         for at in 0..=SOURCES_MAX as u64 {
             reports.set(Source::from(&*format!("s{at}")), report(at));
         }
@@ -98,11 +110,26 @@ mod tests {
     fn a_problem_that_nobody_repeats_is_forgotten() {
         let reports = SourceReports::default();
         let at = Time::from_micros(7);
-        reports.set("erp".into(), Some(SourceReport { problem: String::from("down"), at }));
+        reports.set("erp".into(), Some(SourceReport { problem: String::from("down"), at, by: None }));
         let later = |time: Duration| (reports.of(&"erp".into(), at.plus(time)), at.plus(time));
         let (shown, now) = later(SHOWN_MAX.saturating_sub(Duration::from_micros(1)));
         assert!(shown.is_some() && reports.sources_after(None, 9, now).len() == 1);
         let (shown, now) = later(SHOWN_MAX);
         assert!(shown.is_none() && reports.sources_after(None, 9, now).is_empty());
+    }
+
+    #[test]
+    fn a_token_with_many_problems_pushes_out_its_own() {
+        let reports = SourceReports::default();
+        let report = |at, by: &str| {
+            Some(SourceReport { problem: String::new(), at: Time::from_micros(at), by: Some(by.into()) })
+        };
+        reports.set("erp".into(), report(0, "rare"));
+        for at in 1..=2 * SOURCES_MAX as u64 {
+            reports.set(Source::from(&*format!("s{at}")), report(at, "many"));
+        }
+        let now = Time::from_micros(1);
+        assert_eq!(reports.of(&"erp".into(), now), report(0, "rare"));
+        assert_eq!(reports.sources_after(None, usize::MAX, now).len(), SOURCES_MAX);
     }
 }

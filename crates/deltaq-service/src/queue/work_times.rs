@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use deltaq_engine::effects::Work;
 use deltaq_runtime::clock::whole_us;
 
 /// The number of leases over which the mean is taken, approximately.
@@ -25,10 +26,10 @@ pub(crate) struct WorkTimes {
 
 impl WorkTimes {
     /// Counts leases that have ended.
-    pub(crate) fn note(&mut self, works: &[Duration]) {
+    pub(crate) fn note(&mut self, works: &[Work]) {
         for work in works {
             self.count = (self.count + 1).min(MEAN_OVER);
-            let (mean_us, work_us) = (self.mean_us, whole_us(*work));
+            let (mean_us, work_us) = (self.mean_us, whole_us(work.lasted));
             let step = mean_us.abs_diff(work_us) / self.count;
             self.mean_us = if work_us > mean_us { mean_us + step } else { mean_us - step };
         }
@@ -50,19 +51,23 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
+    fn lasted(lasted: Duration) -> Work {
+        Work { lasted, worker: None, end: None }
+    }
+
     #[test]
     fn a_lease_is_old_compared_with_those_that_have_ended() {
         let mut times = WorkTimes::default();
         assert_eq!(times.slow_after(30 * SECOND), 300 * SECOND);
-        times.note(&[SECOND; 9]);
+        (0..9).for_each(|_| times.note(&[lasted(SECOND)]));
         assert_eq!(times.slow_after(30 * SECOND), 300 * SECOND);
-        times.note(&[SECOND]);
+        times.note(&[lasted(SECOND)]);
         assert_eq!(times.slow_after(30 * SECOND), 30 * SECOND);
         assert_eq!(times.slow_after(SECOND), 10 * SECOND);
         // The mean follows the last leases.
-        (0..1_000).for_each(|_| times.note(&[100 * SECOND]));
+        (0..1_000).for_each(|_| times.note(&[lasted(100 * SECOND)]));
         assert!(times.slow_after(SECOND) > 990 * SECOND);
-        (0..2_000).for_each(|_| times.note(&[Duration::ZERO]));
+        (0..2_000).for_each(|_| times.note(&[lasted(Duration::ZERO)]));
         assert_eq!(times.slow_after(SECOND), SECOND);
     }
 }

@@ -3,11 +3,11 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use deltaq_engine::effects::{LeaseEnd, WorkerEnd};
+use deltaq_engine::effects::{LeaseEnd, Work};
 use deltaq_engine::id::Worker;
 use parking_lot::Mutex;
 
-/// Leases are counted that ended in this minute or in the nine minutes before it.
+/// A lease counts if it ended in this minute or in the nine minutes before it.
 const MINUTES: u64 = 10;
 /// Maximum number of workers of a queue. Beyond it, the worker whose last lease ended first is dropped.
 const WORKERS_MAX: usize = 256;
@@ -37,12 +37,14 @@ struct ByWorker {
 struct Minutes(VecDeque<(u64, RecentLeases)>);
 
 impl WorkerCounts {
-    /// Counts leases that have ended, at a time since the start of the process.
-    pub(crate) fn note(&self, at: Duration, ends: &[WorkerEnd]) {
+    /// Counts ended leases. `at` is the time since the process started.
+    pub(crate) fn note(&self, at: Duration, works: &[Work]) {
         let minute = minute_of(at);
         let mut workers = self.0.lock();
-        for WorkerEnd { worker, end } in ends {
-            workers.of(worker.as_ref()).note(minute, *end);
+        for Work { worker, end, .. } in works {
+            if let Some(end) = end {
+                workers.of(worker.as_ref()).note(minute, *end);
+            }
         }
     }
 
@@ -118,7 +120,7 @@ mod tests {
 
     fn note(counts: &WorkerCounts, minute: u32, worker: &str, end: LeaseEnd) {
         let worker = Some(worker).filter(|name| !name.is_empty()).map(Worker::from);
-        counts.note(minute * MINUTE, &[WorkerEnd { worker, end }]);
+        counts.note(minute * MINUTE, &[Work { lasted: Duration::ZERO, worker, end: Some(end) }]);
     }
 
     fn found(counts: &WorkerCounts, minute: u32, worker: &str) -> (u64, u64) {

@@ -1,7 +1,5 @@
 //! What happened to a queue in one minute: counts, gauges at the end of the minute, and how long leases lasted.
-
-use std::time::Duration;
-
+use deltaq_engine::effects::Work;
 use deltaq_engine::{Counters, Status};
 use deltaq_runtime::clock::whole_us;
 use deltaq_types::duration::whole_ms;
@@ -93,10 +91,10 @@ pub(crate) struct Since {
 
 impl Since {
     /// Counts deliveries, and leases that have ended.
-    pub(crate) fn note(&mut self, deliveries: usize, works: &[Duration]) {
+    pub(crate) fn note(&mut self, deliveries: usize, works: &[Work]) {
         self.deliveries += deliveries as u64;
-        for took in works {
-            self.works.record(whole_us(*took));
+        for work in works {
+            self.works.record(whole_us(work.lasted));
         }
     }
 

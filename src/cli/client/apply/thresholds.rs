@@ -22,7 +22,8 @@ pub(in crate::cli::client) const SOURCES: &str = "sources";
 /// Thresholds by source.
 pub(super) type Thresholds = BTreeMap<String, Option<DurationText>>;
 
-/// The thresholds of a queue that differ from those of the file, as the file has them.
+/// The thresholds of a queue in the file. All of them are set when anything of the queue changes: one that has the value of the file in the plan
+/// may have been set by another caller by then.
 #[derive(Debug, Default)]
 pub(super) struct ThresholdPlan(Thresholds);
 
@@ -65,12 +66,12 @@ pub(super) async fn plan(
     }
     let seen = if exists { present(session, queue).await? } else { Thresholds::new() };
     let threshold = |source: &str| seen.get(source).copied().flatten();
-    let differing: Thresholds =
-        wanted.into_iter().filter(|(source, wanted)| threshold(source) != *wanted).collect();
-    let change =
-        |source: &String| Change::new(setting(source), value(&seen, source), value(&differing, source));
-    let changes = differing.keys().map(change).collect();
-    Ok((ThresholdPlan(differing), changes))
+    let differing = wanted.iter().filter(|(source, wanted)| threshold(source) != **wanted);
+    let change = |(source, _): (&String, _)| {
+        Change::new(setting(source), value(&seen, source), value(&wanted, source))
+    };
+    let changes = differing.map(change).collect();
+    Ok((ThresholdPlan(wanted), changes))
 }
 
 /// The name of a threshold in the plan.

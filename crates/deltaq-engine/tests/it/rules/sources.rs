@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use deltaq_engine::event::EventKind;
+use deltaq_engine::id::Source;
 use deltaq_engine::limits::SOURCES_MAX;
 use deltaq_engine::snapshot::SourceHistory;
 use deltaq_engine::time::Time;
@@ -152,15 +153,43 @@ fn a_proposed_threshold_replaces_only_a_proposed_one() {
     assert_eq!(set(minutes(3), true), minutes(3), "the interval of the reader has changed");
     assert_eq!(set(minutes(3), false), minutes(3), "the same length, and now it is declared");
     assert_eq!([set(minutes(15), true), set(None, true)], [minutes(3); 2]);
+    assert_eq!([set(None, false), set(minutes(15), true)], [None, minutes(15)]);
+    set(minutes(3), false);
     fixture.wait(1);
     fixture.crash();
-    let mut set = |stale_after, is_proposed| {
-        let state = fixture.queue.configure_source(fixture.now(), &"erp".into(), stale_after, is_proposed);
-        let history = state.and_then(|state| state.history);
-        history.and_then(|history| history.stale_after).map(|after| after.longest)
+    fixture.queue.configure_source(fixture.now(), &"erp".into(), minutes(15), true);
+    let kept = fixture.history("erp").and_then(|erp| erp.stale_after).map(|after| after.longest);
+    assert_eq!(kept, minutes(3), "a crash does not make it a proposal");
+}
+
+#[test]
+fn thresholds_are_all_set_or_none_is() {
+    let mut fixture = Fixture::new();
+    let hour = Some(Duration::from_hours(1));
+    let named = |prefix: &str, count: usize| -> Vec<(Source, Option<Duration>)> {
+        (0..count).map(|number| (Source::from(&*format!("{prefix}-{number}")), hour)).collect()
     };
-    assert_eq!(set(minutes(15), true), minutes(3));
-    assert_eq!([set(None, false), set(minutes(15), true)], [None, minutes(15)]);
+    let now = fixture.now();
+    let mut set = |by: &str, thresholds: &[(Source, Option<Duration>)]| {
+        fixture.queue.set_caller(Some(by.into()));
+        let before = fixture.queue.resource_version();
+        let is_done = fixture.queue.configure_sources(now, thresholds);
+        assert!(is_done || fixture.queue.resource_version() == before, "nothing is half done");
+        let is_set = |(source, longest): &(Source, Option<Duration>)| {
+            let history = fixture.queue.source_history(source);
+            history.and_then(|history| history.stale_after).map(|after| after.longest) == *longest
+        };
+        assert_eq!(thresholds.iter().all(is_set), is_done);
+        is_done
+    };
+    assert!(set("b", &named("b", 400)));
+    assert!(!set("a", &named("a", 700)), "the last ones would push out the first ones");
+    assert!(
+        set("a", &named("a", 600)) && set("a", &named("later", 600)),
+        "those of the call before make room"
+    );
+    assert!(!set("a", &named("many", SOURCES_MAX + 1)));
+    assert!(set("c", &[("absent".into(), None)]), "no threshold of an unknown source is no change");
 }
 
 #[test]
@@ -172,7 +201,7 @@ fn a_token_with_many_sources_pushes_out_its_own() {
         let now = fixture.now();
         fixture.queue.reach_sources(now, [(source.into(), now)]);
     };
-    reach("erp", "erp");
+    reach("rare", "erp");
     (0..2 * SOURCES_MAX).for_each(|number| reach("many", &format!("many-{number}")));
     assert_eq!(fixture.queue.sources_after(None, usize::MAX).len(), SOURCES_MAX);
     assert!(fixture.history("erp").is_some());

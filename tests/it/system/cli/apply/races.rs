@@ -110,6 +110,20 @@ fn other_settings_of_a_later_file_are_noticed() {
     assert_eq!(thresholds(&server, "prices"), json!({"s1": "2m"}));
 }
 
+#[test]
+fn a_threshold_that_another_file_changes_during_the_call_is_set_too() {
+    let server = Server::in_memory();
+    server.run(&["queue", "create", "prices"]).ok();
+    let first = "queues: {prices: {lease: 2m, sources: {s1: {stale_after: 2m}}}}";
+    let second = first.replace("2m", "1m");
+    let before = file(&server, "before.yaml", &first.replace("lease: 2m", "lease: 1m"));
+    server.run(&["apply", "--file", &before]).ok();
+    // The plan of the first file changes the lease only. The second file then changes the threshold.
+    interrupted(&server, "PATCH /v1/queues/prices ", 1, [first, &second]).ok();
+    assert_eq!(settings(&server, "prices")["lease"], "2m");
+    assert_eq!(thresholds(&server, "prices"), json!({"s1": "2m"}));
+}
+
 /// Applies three files at once to the same queues, each with its own thresholds and, if `with_settings`, its own lease. Returns the names of queues
 /// that are not as one of the files says, and what the failed runs have printed.
 fn apply_three(server: &Server, with_settings: bool) -> (Vec<String>, Vec<String>) {
