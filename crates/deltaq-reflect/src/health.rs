@@ -38,6 +38,19 @@ pub(super) struct Health {
     slot: Mutex<SlotSeen>,
 }
 
+/// Where the slot of a source stands.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SlotState<'s> {
+    pub(super) name: &'s str,
+    /// The command that ends it.
+    pub(super) drop: &'s str,
+    /// How much of the database's log the queue does not have yet.
+    pub(super) lag_bytes: u64,
+    /// How much of its log the database keeps for the slot, and how much it may keep.
+    pub(super) kept_bytes: u64,
+    pub(super) limit_bytes: u64,
+}
+
 /// What the log has said about the slot of a source.
 #[derive(Debug, Default)]
 struct SlotSeen {
@@ -202,30 +215,42 @@ impl Health {
     }
 
     /// Records where the slot of the source stands. The log names the slot once, and each time it keeps back too much.
-    pub(super) fn slot(&self, slot: &str, lag_bytes: u64, kept_bytes: u64, kept_bytes_max: u64) {
-        self.metrics.slot(lag_bytes, kept_bytes);
-        let (source, queue) = (&self.source, &self.queue);
-        let (mut seen, is_large) = (self.slot.lock(), kept_bytes >= kept_bytes_max);
+    pub(super) fn slot(&self, state: &SlotState<'_>) {
+        self.metrics.slot(state);
+        let SlotState { name: slot, drop, kept_bytes, limit_bytes, .. } = *state;
+        let (source, queue, too_many) = (&self.source, &self.queue, limit_bytes / 2);
+        let (mut seen, is_large) = (self.slot.lock(), kept_bytes >= too_many);
         if !std::mem::replace(&mut seen.is_named, true) {
             info!(
                 source,
                 queue,
                 slot,
                 kept_bytes,
-                "the database keeps its log for this slot until it is read; deltaq reflect --drop-slot, with the same settings, ends this"
+                "the database keeps its log for the slot {slot} until it is read, now {kept_bytes} bytes; this command ends it: {drop}"
             );
         }
         if std::mem::replace(&mut seen.is_large, is_large) == is_large {
             return;
         }
         let what = format!(
-            "the slot {slot} keeps back {kept_bytes} bytes of the database's log, and {kept_bytes_max} are half of what it may; \
-             if this source is not needed any more, end it with deltaq reflect --drop-slot and the same settings"
+            "the slot {slot} keeps back {kept_bytes} bytes of the database's log, and {too_many} are half of what it may; \
+             if this source is not needed any more, end it with: {drop}"
         );
         if is_large {
             warn!(source, queue, slot, kept_bytes, "{what}");
         }
         self.problems.slot(Some(what).filter(|_| is_large));
+    }
+
+    /// The time of the wall clock in microseconds since 1970.
+    pub(super) fn now_us(&self) -> u64 {
+        self.clock.wall_us()
+    }
+
+    /// Records that the changes go on where the last process has stopped.
+    pub(super) fn resumed(&self) {
+        let (source, queue) = (&self.source, &self.queue);
+        info!(source, queue, "the changes go on where the last process has stopped");
     }
 
     /// Records that the task of the source begins, for the first time or after a panic.

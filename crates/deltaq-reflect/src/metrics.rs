@@ -8,6 +8,7 @@ use metrics::{Counter, Gauge, Label, counter, describe_counter, describe_gauge, 
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 
 use super::Error;
+use super::health::SlotState;
 
 const UP: &str = "deltaq_reflect_up";
 const LAST_SUCCESS: &str = "deltaq_reflect_last_success_timestamp_seconds";
@@ -18,6 +19,7 @@ const LISTS: &str = "deltaq_reflect_lists_total";
 const CHANGES: &str = "deltaq_reflect_changes_total";
 const LAG: &str = "deltaq_reflect_lag_bytes";
 const SLOT: &str = "deltaq_reflect_slot_bytes";
+const SLOT_LIMIT: &str = "deltaq_reflect_slot_limit_bytes";
 const FAILURES: &str = "deltaq_reflect_failures_total";
 
 /// The result of a list.
@@ -55,8 +57,8 @@ pub(super) struct SourceMetrics {
     replaced: Counter,
     deleted: Counter,
     changes: Counter,
-    /// The lag of a replicated table, and what its slot keeps back.
-    slot: OnceLock<[Gauge; 2]>,
+    /// The lag of a replicated table, what its slot keeps back, and what it may keep back.
+    slot: OnceLock<[Gauge; 3]>,
     source_failures: Counter,
     queue_failures: Counter,
     /// Whether the queue has accepted a list or changes, or the source had nothing new.
@@ -131,7 +133,8 @@ impl Metrics {
         with_local_recorder(&*self.recorder, || {
             describe_gauge!(LAG, "Bytes of the database's log that the queue does not have yet.");
             describe_gauge!(SLOT, "Bytes of its log that the database keeps for the slot of the source.");
-            let gauges = [gauge!(LAG, labels.clone()), gauge!(SLOT, labels)];
+            describe_gauge!(SLOT_LIMIT, "Bytes that the slot may keep back; half of it is too much.");
+            let gauges = [LAG, SLOT, SLOT_LIMIT].map(|name| gauge!(name, labels.clone()));
             source.slot.get_or_init(|| gauges);
         });
     }
@@ -175,10 +178,11 @@ impl SourceMetrics {
     }
 
     /// Sets where the slot stands.
-    pub(super) fn slot(&self, lag: u64, kept: u64) {
-        if let Some([of_lag, of_kept]) = self.slot.get() {
-            of_lag.set(lag as f64);
-            of_kept.set(kept as f64);
+    pub(super) fn slot(&self, slot: &SlotState<'_>) {
+        if let Some([lag, kept, limit]) = self.slot.get() {
+            lag.set(slot.lag_bytes as f64);
+            kept.set(slot.kept_bytes as f64);
+            limit.set(slot.limit_bytes as f64);
         }
     }
 

@@ -3,6 +3,7 @@
 mod command;
 mod files;
 mod http;
+mod kept;
 mod kubernetes;
 mod objects;
 mod queue;
@@ -26,10 +27,12 @@ use reqwest::StatusCode;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 pub(super) use self::reading::Keys;
 use self::reading::Reading;
-use super::health::Health;
+pub(super) use self::replication::QueueState;
+use super::health::{Health, SlotState};
 use crate::{json, settings};
 
 /// Maximum number of events that wait for the queue. A source that is faster than the queue waits.
@@ -155,6 +158,8 @@ pub(super) struct Output {
     hashers: [RandomState; 2],
     /// The queue, for sources whose changes need its objects.
     queue: Option<Queue>,
+    /// Cancelled when the process stops.
+    stop: CancellationToken,
 }
 
 impl Output {
@@ -168,8 +173,11 @@ impl Output {
         let stream = unfold(receiver, |mut receiver| async { Some((receiver.recv().await?, receiver)) });
         let hashers = [RandomState::new(), RandomState::new()];
         let (key, deletes_by_key) = (key.to_vec(), false);
-        let queue = None;
-        (Self { events, health, key, reading: None, deletes_by_key, sent: None, hashers, queue }, stream)
+        let (queue, stop) = (None, CancellationToken::new());
+        (
+            Self { events, health, key, reading: None, deletes_by_key, sent: None, hashers, queue, stop },
+            stream,
+        )
     }
 
     /// Lets the source read the objects of the queue.
@@ -194,6 +202,16 @@ impl Output {
         }
     }
 
+    /// Lets [`stopping`](Self::stopping) return when the process stops.
+    pub(super) fn stop_with(&mut self, stop: CancellationToken) {
+        self.stop = stop;
+    }
+
+    /// Waits until the process stops.
+    async fn stopping(&self) {
+        self.stop.cancelled().await;
+    }
+
     /// Waits until the queue has stored everything that was sent.
     async fn settled(&self) {
         self.health.settled().await;
@@ -205,8 +223,8 @@ impl Output {
     }
 
     /// Records where the slot of the source stands.
-    fn slot(&self, name: &str, lag: u64, kept: u64, kept_max: u64) {
-        self.health.slot(name, lag, kept, kept_max);
+    fn slot(&self, state: &SlotState<'_>) {
+        self.health.slot(state);
     }
 
     /// Sends objects of a list that are equal only once. A row that moves to the next page while a list is read is on
@@ -544,14 +562,6 @@ impl Source {
             Self::Command(_) | Self::Files(_) | Self::Queue(_) | Self::Kubernetes(_) => {}
         }
         0
-    }
-
-    /// Drops what the source has made in its database. Returns the name of the slot, and whether there was one.
-    pub(super) async fn drop_slot(&self) -> Result<Option<(String, bool)>, Error> {
-        match self {
-            Self::Replication(replication) => replication.drop_slot().await.map(Some),
-            _ => Ok(None),
-        }
     }
 
     /// Records that the queue may lack what was sent: the next step must be a whole list.

@@ -2,12 +2,14 @@
 //!
 //! The changes are read over an ordinary connection: `pg_logical_slot_peek_binary_changes` shows them, and the slot moves
 //! once the queue has stored them. So nothing is lost if this process, the queue or the database ends at any moment.
-//! Every start begins with a copy, which queues only what differs; the stream leaves out what the copy has seen.
+//! A start begins with a copy, which queues only what differs, unless the last process has stopped cleanly and nothing has changed since; the
+//! stream leaves out what the copy has seen.
 //!
 //! Invariant: the slot is never moved behind a transaction that the queue has not stored, or that is not visible yet to every new
 //! snapshot. So a later copy has whatever the stream will not show again.
 
 mod changes;
+mod kept;
 mod pgoutput;
 mod place;
 mod reading;
@@ -24,14 +26,18 @@ use futures_util::TryStreamExt as _;
 use serde_json::{Map, Value, json};
 use sqlx::AssertSqlSafe;
 
+use self::kept::Kept;
+pub(crate) use self::kept::QueueState;
 use self::pgoutput::Lsn;
 use self::place::Place;
 use self::reading::{Ended, Reading};
 use self::session::{Session, refused, within};
 use self::slot::{Names, Status};
+use self::snapshot::Snapshot;
 use self::table::Table;
 use self::transactions::Transactions;
 use super::{Error, NextList, Output};
+use crate::health::Health;
 use crate::settings;
 
 /// A table whose changes are replicated.
@@ -40,6 +46,8 @@ pub(crate) struct Replication {
     url: String,
     table: String,
     names: Names,
+    /// The command that drops the slot.
+    drop: String,
     timeout: DurationText,
     /// Whether only one copy is sent, which needs no slot. Nobody would read it, and it would keep back the log forever.
     is_once: bool,
@@ -66,6 +74,25 @@ struct Position {
     safe: Lsn,
 }
 
+impl Position {
+    /// The position of the place, after a copy that has seen this.
+    fn new(table: Table, shape: String, place: Place, snapshot: Snapshot) -> Self {
+        let (id, confirmed) = (u32::try_from(table.id).unwrap_or_default(), place.confirmed());
+        let transactions = Transactions::new(id, table.columns.clone(), snapshot, confirmed);
+        let (unseen, read_to, safe) = (Vec::new(), confirmed, confirmed);
+        Self { table, shape, place, transactions, unseen, read_to, safe }
+    }
+
+    /// Finds out how far the slot may move. Returns whether that is everything that was read.
+    fn settle(&mut self, status: &Status) -> bool {
+        self.unseen.retain(|xid| !status.snapshot.sees(*xid));
+        if self.unseen.is_empty() {
+            self.safe = self.read_to;
+        }
+        self.unseen.is_empty()
+    }
+}
+
 impl Replication {
     pub(super) fn new(
         of: &settings::Replication,
@@ -76,7 +103,8 @@ impl Replication {
         let names = Names::new(source.queue.as_str(), name, of.slot.as_deref());
         let (url, table, timeout) = (of.database.clone(), of.table.clone(), source.timeout);
         let (is_once, key) = (false, Vec::new());
-        Ok(Self { url, table, names, timeout, is_once, key, listed: None, position: None })
+        let drop = names.command(source.queue.as_str(), name, &url, &table);
+        Ok(Self { url, table, names, drop, timeout, is_once, key, listed: None, position: None })
     }
 
     async fn open(&self) -> Result<Session, Error> {
@@ -125,7 +153,7 @@ impl Replication {
     }
 
     /// The table, and the position of the slot, which is made if it does not exist.
-    async fn prepared(&self, session: &mut Session) -> Result<(Table, Lsn), Error> {
+    async fn prepared(&self, session: &mut Session, output: &Output) -> Result<(Table, Lsn), Error> {
         let table = Table::find(session, &self.table).await?;
         table.check_key(&self.key)?;
         if self.is_once {
@@ -138,14 +166,27 @@ impl Replication {
         }
         slot::set_up(session, &self.names, &table).await?;
         let status = Status::read(session, &self.names).await?;
-        Ok((table, status.confirmed.unwrap_or_default()))
+        let confirmed = status.confirmed.unwrap_or_default();
+        output.slot(&status.slot(&self.names, &self.drop, confirmed));
+        Ok((table, confirmed))
+    }
+
+    /// Records where the slot stands, if there is one.
+    pub(super) async fn look_at_slot(&self, health: &Health) {
+        let Ok(mut session) = self.open().await else { return };
+        if let Ok(status) = Status::read(&mut session, &self.names).await
+            && let Some(confirmed) = status.confirmed
+        {
+            health.slot(&status.slot(&self.names, &self.drop, confirmed));
+        }
+        session.close().await;
     }
 
     /// Sends a copy of the table.
     pub(super) async fn list(&mut self, output: &Output) -> Result<(), Error> {
         self.forget();
         let mut session = self.open().await?;
-        let (table, confirmed) = self.prepared(&mut session).await?;
+        let (table, confirmed) = self.prepared(&mut session, output).await?;
         output.send(Event::Init).await?;
         session.begin().await?;
         // Otherwise, a TRUNCATE or a rewrite between the snapshot and the query would show an empty table.
@@ -163,27 +204,67 @@ impl Replication {
         session.commit().await?;
         session.close().await;
         let place = Place::new(&status, confirmed);
-        let id = u32::try_from(table.id).unwrap_or_default();
-        let transactions = Transactions::new(id, table.columns.clone(), status.snapshot, confirmed);
-        let (unseen, read_to, safe) = (Vec::new(), confirmed, confirmed);
-        self.listed = Some(Position { table, shape, place, transactions, unseen, read_to, safe });
+        self.listed = Some(Position::new(table, shape, place, status.snapshot));
         output.send(Event::InitDone).await
     }
 
-    /// Sends the changes, until a list is needed.
+    /// Sends the changes, until a list is needed. The position stays if the stream is interrupted.
     pub(super) async fn stream(&mut self, output: &Output) -> Result<NextList, Error> {
-        let Some(mut position) = self.position.take() else { return Ok(NextList::Now) };
-        let ended = match (self.open().await, self.open().await) {
-            (Ok(log), Ok(rows)) => Reading::new(log, rows, &self.names, output, &mut position).run().await,
-            (Err(error), _) | (_, Err(error)) => Err(Ended::Broken(error)),
-        };
+        let (log, rows) = (self.open().await?, self.open().await?);
+        let Some(position) = &mut self.position else { return Ok(NextList::Now) };
+        let ended = Reading::new(log, rows, (&self.names, &self.drop), output, position).run().await;
         match ended {
-            Ok(next) => Ok(next),
-            Err(Ended::Broken(error)) => {
-                self.position = Some(position);
+            Ok(next) => {
+                self.position = None;
+                Ok(next)
+            }
+            Err(Ended::Stopped) => Ok(NextList::Now),
+            Err(Ended::Broken(error)) => Err(error),
+            Err(Ended::Lost(error)) => {
+                self.position = None;
                 Err(error)
             }
-            Err(Ended::Lost(error)) => Err(error),
         }
+    }
+
+    /// Notes the place for the next start, when the stream has ended. The queue has everything that was sent.
+    pub(super) async fn keep_place(&mut self, queue: QueueState, relist_at_us: u64) -> Result<(), Error> {
+        let mut session = self.open().await?;
+        let Some(position) = &mut self.position else { return Ok(()) };
+        let status = Status::read(&mut session, &self.names).await?;
+        if position.place.misfit(&status).is_some() || !position.settle(&status) {
+            return Ok(());
+        }
+        position.place.confirm(position.safe);
+        slot::confirm(&mut session, &self.names, position.safe).await?;
+        let snapshot = position.transactions.snapshot();
+        let kept = Kept::new(&position.place, &self.names, snapshot, &position.shape, (queue, relist_at_us));
+        kept.write(&mut session, &self.names).await?;
+        session.close().await;
+        Ok(())
+    }
+
+    /// Continues where the last process has stopped, if nothing has changed since. Returns when the next list is due, in microseconds
+    /// since 1970. Otherwise, a list follows now.
+    pub(super) async fn resume(&mut self, queue: &QueueState, now_us: u64) -> Result<Option<u64>, Error> {
+        let mut session = self.open().await?;
+        let Some(kept) = Kept::read(&mut session, &self.names).await? else { return Ok(None) };
+        if kept.queue != *queue || kept.relist_at_us <= now_us {
+            return Ok(None);
+        }
+        let table = Table::find(&mut session, &self.table).await?;
+        table.check_key(&self.key)?;
+        let is_published = table.without_identity().is_none()
+            && matches!(slot::publish(&mut session, &self.names, &table).await, Ok(false));
+        let status = Status::read(&mut session, &self.names).await?;
+        let fitting = kept.fits(&status, &self.names).filter(|_| is_published);
+        let Some((place, snapshot)) = fitting else { return Ok(None) };
+        let shape = table.shape(&mut session, &self.names.publication).await?;
+        session.close().await;
+        if shape != kept.shape {
+            return Ok(None);
+        }
+        self.position = Some(Position::new(table, shape, place, snapshot));
+        Ok(Some(kept.relist_at_us))
     }
 }

@@ -4,7 +4,7 @@ use super::pgoutput::Lsn;
 use super::slot::Status;
 
 /// A place in the log of one server.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Place {
     system: String,
     timeline: String,
@@ -14,7 +14,16 @@ pub(super) struct Place {
 
 impl Place {
     pub(super) fn new(status: &Status, confirmed: Lsn) -> Self {
-        Self { system: status.system.clone(), timeline: status.timeline.clone(), confirmed }
+        Self::of(status.system.clone(), status.timeline.clone(), confirmed)
+    }
+
+    pub(super) const fn of(system: String, timeline: String, confirmed: Lsn) -> Self {
+        Self { system, timeline, confirmed }
+    }
+
+    /// The server and its timeline.
+    pub(super) fn server(&self) -> (&str, &str) {
+        (&self.system, &self.timeline)
     }
 
     /// The position that this process has confirmed last.
@@ -56,11 +65,11 @@ impl Place {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::snapshot::Snapshot;
     use super::*;
 
-    fn status() -> Status {
+    pub(in super::super) fn status() -> Status {
         Status {
             end: Lsn(500),
             snapshot: Snapshot::parse("10:10:").unwrap(),
@@ -68,7 +77,7 @@ mod tests {
             timeline: "00000001".to_owned(),
             confirmed: Some(Lsn(100)),
             kept: 0,
-            kept_max: 1,
+            limit: 2,
             is_lost: false,
             is_ours: true,
         }

@@ -13,9 +13,12 @@ use super::slot::{self, Names, Status};
 use super::transactions::{Reason, Step};
 use crate::source::{Error, NextList, Output};
 
-/// The pause after changes, and its maximum while there are none.
-const PAUSE_MIN: Duration = Duration::from_millis(5);
-const PAUSE_MAX: Duration = Duration::from_millis(50);
+/// The pause after changes, and its maximum while there are none. Only the end of the log is read after it, which costs the database some
+/// hundredths of a millisecond.
+const PAUSE_MIN: Duration = Duration::from_millis(2);
+const PAUSE_MAX: Duration = Duration::from_millis(10);
+/// How often the slot and the place are looked at while the log does not grow.
+const STATUS_EVERY: Duration = Duration::from_secs(1);
 /// The pause is at least this many times as long as a look takes, so that the database spends at most a third of
 /// one processor on it.
 const PAUSE_TIMES: u32 = 2;
@@ -36,6 +39,8 @@ pub(super) enum Ended {
     Broken(Error),
     /// The place in the log is lost: a list is needed.
     Lost(Error),
+    /// The process stops. The queue has everything that was read.
+    Stopped,
 }
 
 impl From<Error> for Ended {
@@ -49,6 +54,7 @@ pub(super) struct Reading<'r> {
     log: Session,
     rows: Session,
     names: &'r Names,
+    drop: &'r str,
     output: &'r Output,
     position: &'r mut Position,
     confirmed_at: Instant,
@@ -72,18 +78,19 @@ impl<'r> Reading<'r> {
     pub(super) fn new(
         log: Session,
         rows: Session,
-        names: &'r Names,
+        of: (&'r Names, &'r str),
         output: &'r Output,
         position: &'r mut Position,
     ) -> Self {
+        let (names, drop) = of;
         position.transactions.return_to(position.transactions.reached());
         let (confirmed_at, rows_max, is_due) = (Instant::now(), ROWS_MAX, false);
-        Self { log, rows, names, output, position, confirmed_at, rows_max, is_due }
+        Self { log, rows, names, drop, output, position, confirmed_at, rows_max, is_due }
     }
 
     /// Sends changes until a list is needed.
     pub(super) async fn run(mut self) -> Result<NextList, Ended> {
-        let mut pause = PAUSE_MIN;
+        let mut pause = PAUSE_MAX;
         loop {
             let status = Status::read(&mut self.log, self.names).await?;
             if let Some(why) = self.position.place.misfit(&status) {
@@ -92,7 +99,6 @@ impl<'r> Reading<'r> {
             self.confirm(&status).await?;
             self.tell(&status);
             let mut decoding = Duration::ZERO;
-            pause = (pause * 2).min(PAUSE_MAX);
             if status.end > self.position.read_to {
                 let mark = self.position.transactions.reached();
                 let look = self.look().await;
@@ -113,17 +119,25 @@ impl<'r> Reading<'r> {
                 }
             }
             self.output.read();
-            sleep(pause.max(decoding * PAUSE_TIMES)).await;
+            let mut rest = decoding * PAUSE_TIMES;
+            let status_at = Instant::now() + STATUS_EVERY;
+            loop {
+                tokio::select! {
+                    () = self.output.stopping() => return Err(Ended::Stopped),
+                    () = sleep(pause.max(rest)) => {}
+                }
+                (pause, rest) = ((pause * 2).min(PAUSE_MAX), Duration::ZERO);
+                if slot::end(&mut self.log).await? > self.position.read_to || Instant::now() >= status_at {
+                    break;
+                }
+            }
         }
     }
 
     /// Moves the slot, if it is time. Every new snapshot sees what is before the position.
     async fn confirm(&mut self, status: &Status) -> Result<(), Error> {
         let position = &mut *self.position;
-        position.unseen.retain(|xid| !status.snapshot.sees(*xid));
-        if position.unseen.is_empty() {
-            position.safe = position.read_to;
-        }
+        position.settle(status);
         let has_changes = position.transactions.reached() > position.place.confirmed();
         let every = if has_changes { CONFIRM_EVERY } else { CONFIRM_IDLE_EVERY };
         if position.safe > position.place.confirmed() && (self.is_due || self.confirmed_at.elapsed() >= every)
@@ -137,8 +151,7 @@ impl<'r> Reading<'r> {
     }
 
     fn tell(&self, status: &Status) {
-        let lag = status.end.0.saturating_sub(self.position.read_to.0);
-        self.output.slot(&self.names.slot, lag, status.kept, status.kept_max);
+        self.output.slot(&status.slot(self.names, self.drop, self.position.read_to));
     }
 
     fn note(&mut self, look: &Look, status: &Status) {

@@ -9,11 +9,12 @@ use super::pgoutput::Lsn;
 use super::session::{Session, get};
 use super::snapshot::Snapshot;
 use super::table::Table;
+use crate::health::SlotState;
 use crate::source::Error;
 use crate::source::sql::quoted;
 
-/// The comment of a publication that this program has made, and may drop.
-const MADE: &str = "made by deltaq reflect";
+/// How the comment of a publication begins that this program has made, and may drop.
+pub(super) const MADE: &str = "made by deltaq reflect";
 /// The oldest version whose functions are used.
 const VERSION_MIN: i32 = 130_000;
 /// The first version whose slots can follow a failover.
@@ -22,7 +23,7 @@ const VERSION_FAILOVER: i32 = 170_000;
 const NAME_MAX: usize = 40;
 /// How often the end of earlier writers is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// Without a limit of the server, this many bytes kept back are too many.
+/// The limit that counts if the server has none.
 const KEPT_MAX: u64 = 10 << 30;
 
 const SERVER: &str = "SELECT current_setting('server_version_num')::int4, current_setting('wal_level'), \
@@ -30,13 +31,13 @@ const SERVER: &str = "SELECT current_setting('server_version_num')::int4, curren
 const PUBLICATION: &str = "SELECT p.puballtables, p.pubviaroot, p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate \
       AND NOT EXISTS (SELECT FROM pg_publication_rel r WHERE r.prpubid = p.oid AND coalesce(to_jsonb(r) ->> 'prattrs', to_jsonb(r) ->> 'prqual') IS NOT NULL), \
       (SELECT array_agg(r.prrelid::int8) FROM pg_publication_rel r WHERE r.prpubid = p.oid), \
-      coalesce(obj_description(p.oid, 'pg_publication') = $2, false) \
+      coalesce(starts_with(obj_description(p.oid, 'pg_publication'), $2), false) \
     FROM pg_publication p WHERE p.pubname = $1";
 const STATUS: &str = "SELECT pg_current_wal_flush_lsn()::text, pg_current_snapshot()::text, \
       (SELECT system_identifier::text FROM pg_control_system()), substr(pg_walfile_name(pg_current_wal_flush_lsn()), 1, 8), \
       s.confirmed_flush_lsn::text, (pg_current_wal_flush_lsn() - s.restart_lsn)::int8, \
       s.wal_status, s.plugin = 'pgoutput' AND s.database = current_database(), \
-      (SELECT setting::int8 FROM pg_settings WHERE name = 'max_slot_wal_keep_size') \
+      pg_size_bytes(current_setting('max_slot_wal_keep_size')) \
     FROM (SELECT 1) AS one LEFT JOIN pg_replication_slots s ON s.slot_name = $1";
 /// The transactions that write to the table or its partitions.
 const WRITERS: &str = "SELECT DISTINCT l.virtualtransaction FROM pg_locks l \
@@ -64,6 +65,24 @@ impl Names {
         let slot = slot.map_or_else(own, str::to_owned);
         Self { publication: slot.clone(), slot }
     }
+
+    /// The command that drops the slot, for a shell. The URL has no password.
+    pub(super) fn command(&self, queue: &str, source: &str, url: &str, table: &str) -> String {
+        let [queue, source, url, table] = [queue, source, url, table].map(in_shell);
+        let slot = &self.slot;
+        format!(
+            "deltaq reflect {queue} --source {source} --replicate {url} --table {table} --slot {slot} --drop-slot"
+        )
+    }
+}
+
+/// A word of a command line.
+fn in_shell(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+=,".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// A hash that is the same in each build, because it is part of a name.
@@ -100,10 +119,10 @@ pub(super) struct Status {
     pub(super) confirmed: Option<Lsn>,
     /// How many bytes of the log the slot keeps back.
     pub(super) kept: u64,
-    /// From how many bytes on the user is warned.
-    pub(super) kept_max: u64,
+    /// How many bytes it may keep back.
+    pub(super) limit: u64,
     pub(super) is_lost: bool,
-    is_ours: bool,
+    pub(super) is_ours: bool,
 }
 
 impl Status {
@@ -112,8 +131,8 @@ impl Status {
         let invalid = || Error::new("the database has a position or a snapshot of an unknown form");
         let confirmed: Option<String> = get(&row, 4)?;
         let status: Option<String> = get(&row, 6)?;
-        let limit_mb =
-            get::<Option<i64>>(&row, 8)?.and_then(|mb| u64::try_from(mb).ok()).filter(|mb| *mb > 0);
+        // -1 is no limit.
+        let limit = get::<Option<i64>>(&row, 8)?.and_then(|bytes| u64::try_from(bytes).ok());
         Ok(Self {
             end: Lsn::parse(&get::<String>(&row, 0)?).ok_or_else(invalid)?,
             snapshot: Snapshot::parse(&get::<String>(&row, 1)?).ok_or_else(invalid)?,
@@ -121,11 +140,26 @@ impl Status {
             timeline: get(&row, 3)?,
             confirmed: confirmed.map(|text| Lsn::parse(&text).ok_or_else(invalid)).transpose()?,
             kept: get::<Option<i64>>(&row, 5)?.and_then(|kept| u64::try_from(kept).ok()).unwrap_or_default(),
-            kept_max: limit_mb.map_or(KEPT_MAX, |mb| mb << 20) / 2,
+            limit: limit.filter(|bytes| *bytes > 0).unwrap_or(KEPT_MAX),
             is_lost: status.is_some_and(|status| status == "lost"),
             is_ours: get::<Option<bool>>(&row, 7)?.unwrap_or(true),
         })
     }
+}
+
+impl Status {
+    /// Where the slot stands, if everything before a position was read.
+    pub(super) fn slot<'s>(&self, names: &'s Names, drop: &'s str, read_to: Lsn) -> SlotState<'s> {
+        let lag_bytes = self.end.0.saturating_sub(read_to.0);
+        SlotState { name: &names.slot, drop, lag_bytes, kept_bytes: self.kept, limit_bytes: self.limit }
+    }
+}
+
+/// The end of the log on the disk.
+pub(super) async fn end(session: &mut Session) -> Result<Lsn, Error> {
+    let row = session.plain_row("SELECT pg_current_wal_flush_lsn()::text").await?;
+    Lsn::parse(&get::<String>(&row, 0)?)
+        .ok_or_else(|| Error::new("the database has a position of an unknown form"))
 }
 
 /// Makes the publication and the slot if they do not exist. If the set-up fails, what it has made is dropped.
@@ -157,7 +191,7 @@ pub(super) async fn set_up(session: &mut Session, names: &Names, table: &Table) 
 }
 
 /// Makes the publication, or checks the one that exists. Returns whether it was made.
-async fn publish(session: &mut Session, names: &Names, table: &Table) -> Result<bool, Error> {
+pub(super) async fn publish(session: &mut Session, names: &Names, table: &Table) -> Result<bool, Error> {
     let name = &names.publication;
     let found = session.rows(PUBLICATION, &[name, MADE]).await?;
     let Some(found) = found.first() else {
@@ -212,11 +246,9 @@ async fn make_slot(
         }
         session.rows("SELECT pg_drop_replication_slot($1)", &[&names.slot]).await?;
     }
-    let failover = if version >= VERSION_FAILOVER { ", failover => true" } else { "" };
     let limit_ms = session.limit().get().as_millis() / 2;
     session.run(&format!("BEGIN; SET LOCAL lock_timeout = {limit_ms}")).await?;
-    let made = format!("SELECT pg_create_logical_replication_slot($1, 'pgoutput'{failover})");
-    let made = session.rows(&made, &[&names.slot]).await;
+    let made = session.rows(creation(version), &[&names.slot]).await;
     if let Err(error) = made {
         let _failed = session.run("ROLLBACK").await;
         return Err(Error::because(
@@ -233,6 +265,15 @@ async fn make_slot(
         session.rows("SELECT pg_drop_replication_slot($1)", &[&names.slot]).await?;
     }
     waited
+}
+
+/// The statement that makes a slot. Where the server can, the slot follows a failover to a standby.
+const fn creation(version: i32) -> &'static str {
+    if version >= VERSION_FAILOVER {
+        "SELECT pg_create_logical_replication_slot($1, 'pgoutput', failover => true)"
+    } else {
+        "SELECT pg_create_logical_replication_slot($1, 'pgoutput')"
+    }
 }
 
 /// Waits for the end of the transactions that write to the table now. One of them may have committed before the slot
@@ -285,6 +326,28 @@ pub(super) async fn confirm(session: &mut Session, names: &Names, position: Lsn)
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_slot_follows_a_failover_where_the_server_can() {
+        let plain = "SELECT pg_create_logical_replication_slot($1, 'pgoutput')";
+        assert_eq!([130_000, 150_014, 169_999].map(creation), [plain; 3]);
+        let followed = "SELECT pg_create_logical_replication_slot($1, 'pgoutput', failover => true)";
+        assert_eq!([170_000, 180_001].map(creation), [followed; 2]);
+    }
+
+    #[test]
+    fn the_command_that_ends_a_slot_can_be_pasted() {
+        let names = Names::new("prices", "erp", None);
+        let command = names.command("prices", "erp", "postgres://u@localhost/d?host=/run", "public.\"It's\"");
+        assert_eq!(
+            command,
+            format!(
+                "deltaq reflect prices --source erp --replicate 'postgres://u@localhost/d?host=/run' \
+                 --table 'public.\"It'\\''s\"' --slot {} --drop-slot",
+                names.slot
+            )
+        );
+    }
 
     #[test]
     fn names_are_valid_and_stable() {

@@ -3,6 +3,8 @@
 //! A transaction that the copy has seen is left out of the stream, and every other one is applied. This holds even if the
 //! commit is in the log before other sessions see it, as with synchronous replication.
 
+use std::fmt;
+
 /// A snapshot, as `pg_current_snapshot()` writes it: `xmin:xmax:xip,xip`. Only transactions that are not part of another
 /// one are in it, as in the stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -42,6 +44,13 @@ impl Snapshot {
     }
 }
 
+impl fmt::Display for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ids: Vec<String> = self.in_progress.iter().map(ToString::to_string).collect();
+        write!(f, "{}:{}:{}", self.xmin, self.xmax, ids.join(","))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -51,6 +60,7 @@ mod tests {
         let snapshot = Snapshot::parse("100:105:100,103").unwrap();
         let seen: Vec<u32> = (98..108).filter(|xid| snapshot.sees(*xid)).collect();
         assert_eq!(seen, [98, 99, 101, 102, 104]);
+        assert_eq!(snapshot.to_string(), "100:105:100,103");
         let quiet = Snapshot::parse("100:100:").unwrap();
         assert!(quiet.sees(99) && !quiet.sees(100));
         assert_eq!(Snapshot::parse("100:x:"), None);

@@ -73,6 +73,11 @@ impl Transactions {
         self.reached
     }
 
+    /// What the copy has seen.
+    pub(super) const fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
     /// Begins to read again, after the transaction that ends here.
     pub(super) const fn return_to(&mut self, reached: Lsn) {
         (self.reached, self.current, self.has_same_columns) = (reached, None, None);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::process::{Child, Stdio};
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::super::{counts, drain};
@@ -25,13 +26,18 @@ const WRITE: &str = "DO $$ DECLARE k int; BEGIN
 
 /// A session that writes.
 fn writer(cluster: &Cluster) -> Child {
+    session(cluster, WRITE)
+}
+
+/// A session that runs these statements.
+fn session(cluster: &Cluster, statements: &str) -> Child {
     let arguments: Vec<_> = cluster.psql("deltaq", "").get_args().map(ToOwned::to_owned).collect();
     let mut command = std::process::Command::new(cluster.psql("deltaq", "").get_program());
     command.args(arguments.iter().take(arguments.len() - 2)).stdin(Stdio::piped()).stdout(Stdio::null());
     // Two writers may wait for each other.
     command.args(["-v", "ON_ERROR_STOP=0"]).stderr(Stdio::null());
     let mut child = command.spawn().expect("psql runs");
-    writeln!(child.stdin.take().expect("a pipe"), "{WRITE}").expect("psql reads");
+    writeln!(child.stdin.take().expect("a pipe"), "{statements}").expect("psql reads");
     child
 }
 
@@ -75,6 +81,75 @@ fn a_queue_that_is_killed_has_everything_in_the_end() {
         replica.server.start();
     }
     until("the queue has the rows of the table", || rows(&replica) == replica.latest());
+    reflecting.stop();
+}
+
+/// A session that changes rows of a large table until the database ends: large transactions, other keys and deletions.
+const CHURN: &str = "DO $$ DECLARE k int; BEGIN
+    FOR i IN 1..100000 LOOP
+      k := (random() * 99000)::int;
+      UPDATE t SET v = md5(random()::text) WHERE id BETWEEN k AND k + 200;
+      DELETE FROM t WHERE id BETWEEN k + 300 AND k + 310;
+      INSERT INTO t SELECT g, 'new' FROM generate_series(k + 300, k + 305) g ON CONFLICT DO NOTHING;
+      UPDATE t SET id = id + 200000 WHERE id = k + 400 AND NOT EXISTS (SELECT FROM t WHERE id = k + 200400);
+      COMMIT;
+      PERFORM pg_sleep(0.01);
+    END LOOP; END $$;";
+
+#[test]
+fn a_large_table_is_complete_after_kills_of_the_reflector_and_the_database() {
+    let mut replica = Replica::new(
+        "t",
+        "CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t SELECT g, 'old' FROM generate_series(1, 100000) g",
+    );
+    let mut reflecting = replica.start_unready(&[]);
+    let mut writer = session(&replica.cluster, CHURN);
+    // In the middle of the copy.
+    until("rows are sent", || !replica.server.run(&["sources", "t"]).stdout.is_empty());
+    reflecting.process.kill();
+    for round in 0..4 {
+        reflecting = replica.start(&[]);
+        let sent = reflecting.metric("deltaq_reflect_changes_total", "type=\"change\"");
+        reflecting.until_metric("deltaq_reflect_changes_total", "type=\"change\"", sent + 2_000.0);
+        if round % 2 == 0 {
+            replica.cluster.end(Signal::KILL);
+            let _broken = writer.wait();
+            replica.cluster.restart();
+            writer = session(&replica.cluster, CHURN);
+            reflecting.until_metric("deltaq_reflect_failures_total", "side=\"source\"", 1.0);
+            let sent = reflecting.metric("deltaq_reflect_changes_total", "type=\"change\"");
+            reflecting.until_metric("deltaq_reflect_changes_total", "type=\"change\"", sent + 2_000.0);
+            assert_eq!(times(&reflecting, LISTED), 1, "a restart of the database needs no list");
+        }
+        reflecting.process.kill();
+    }
+    let reflecting = replica.start(&[]);
+    replica.cluster.sql(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'DO %' AND pid <> pg_backend_pid()",
+    );
+    let _ended = writer.wait();
+    until("the queue has the rows of the table", || rows(&replica) == replica.latest());
+    reflecting.stop();
+}
+
+#[test]
+fn the_slot_stays_behind_what_the_queue_has_not_stored() {
+    let mut replica =
+        Replica::new("t", "CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 1)");
+    replica.server = Server::durable();
+    let reflecting = replica.start(&[]);
+    replica.sql("UPDATE t SET v = 2");
+    replica.until_values("v", &[("1", json!(2))]);
+    replica.server.kill();
+    let before = replica.cluster.sql("SELECT pg_current_wal_lsn()");
+    replica.sql("UPDATE t SET v = 3");
+    until("the queue is given up", || {
+        reflecting.metric("deltaq_reflect_failures_total", "side=\"queue\"") > 0.0
+    });
+    let behind = format!("SELECT confirmed_flush_lsn <= '{before}' FROM pg_replication_slots");
+    assert_eq!(replica.cluster.sql(&behind), "t");
+    replica.server.start();
+    replica.until_values("v", &[("1", json!(3))]);
     reflecting.stop();
 }
 
