@@ -5,7 +5,7 @@
     scripts/measure_replication.py BINARY [--commits 300] [--gap-ms 100] [--noise-rows 0] [--polls]
 
 --noise-rows writes so many rows a second to another table of the database meanwhile. The time begins before the statement is sent, which commits by
-itself. The processor times are those of the database's session of the reflector, and of the reflector itself. A server without a store answers pops.
+itself, without fsync. The processor times are those of the database's session of the reflector, and of the reflector itself. A server without a store answers pops.
 """
 import argparse
 import glob
@@ -37,7 +37,7 @@ class Database:
         if os.geteuid() == 0:
             shutil.chown(folder, "postgres", "postgres")
         subprocess.run(as_user([f"{programs}/initdb", "-A", "trust", "-U", "postgres", "--no-sync", "-D", f"{folder}/data"]), check=True, stdout=subprocess.DEVNULL)
-        settings = ["listen_addresses=", f"unix_socket_directories={folder}", "wal_level=logical", "log_min_messages=error"]
+        settings = ["listen_addresses=", f"unix_socket_directories={folder}", "wal_level=logical", "log_min_messages=error", "fsync=off"]
         command = [f"{programs}/postgres", "-D", f"{folder}/data", *(part for setting in settings for part in ("-c", setting))]
         self.process = subprocess.Popen(as_user(command), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         while subprocess.run(["pg_isready", "-q", "-h", folder], check=False).returncode:

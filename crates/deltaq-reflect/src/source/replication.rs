@@ -31,7 +31,7 @@ pub(crate) use self::kept::QueueState;
 use self::pgoutput::Lsn;
 use self::place::Place;
 use self::reading::{Ended, Reading};
-use self::session::{Session, refused, within};
+use self::session::{Session, get, refused, within};
 use self::slot::{Names, Status};
 use self::snapshot::Snapshot;
 use self::table::Table;
@@ -193,7 +193,7 @@ impl Replication {
         session.run(&format!("LOCK TABLE {} IN ACCESS SHARE MODE", table.of_rows())).await?;
         let status = Status::read(&mut session, &self.names).await?;
         let table = Table::find(&mut session, &table.name).await?;
-        let shape = table.shape(&mut session, &self.names.publication).await?;
+        let shape = get(&session.plain_row(&table.shape(&self.names.publication)).await?, 0)?;
         {
             let query = sqlx::query(AssertSqlSafe(rows::copy(&table))).persistent(false);
             let mut found = query.fetch(&mut session.connection);
@@ -259,7 +259,7 @@ impl Replication {
         let status = Status::read(&mut session, &self.names).await?;
         let fitting = kept.fits(&status, &self.names).filter(|_| is_published);
         let Some((place, snapshot)) = fitting else { return Ok(None) };
-        let shape = table.shape(&mut session, &self.names.publication).await?;
+        let shape = get(&session.plain_row(&table.shape(&self.names.publication)).await?, 0)?;
         session.close().await;
         if shape != kept.shape {
             return Ok(None);

@@ -327,6 +327,11 @@ fn halves(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |text, byte| format!("{text}\\udc{byte:02x}"))
 }
 
+/// A text without a backslash as an SQL literal.
+pub(super) fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
 /// A name as a quoted SQL identifier.
 pub(super) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))

@@ -50,6 +50,9 @@ impl<'c> Changes<'c> {
             self.output.settled().await;
             self.sent.clear();
         }
+        if changes.is_empty() {
+            return Ok(());
+        }
         let changes = self.converted(session, changes).await?;
         let mut newest = self.newest(&changes).await?;
         for change in changes {
@@ -61,7 +64,8 @@ impl<'c> Changes<'c> {
                 }
             }
         }
-        Ok(())
+        // Only now, because the changes need not wait for it.
+        session.commit().await
     }
 
     async fn converted(&self, session: &mut Session, changes: Vec<Change>) -> Result<Vec<Converted>, Error> {
@@ -194,9 +198,10 @@ impl<'c> Changes<'c> {
                 _ => return Ok(None),
             }
         }
+        // A new snapshot.
+        session.commit().await?;
         session.begin().await?;
         let found = session.rows(&of_identity(self.table, identity), &values).await?;
-        session.commit().await?;
         found.first().map(object).transpose()
     }
 }

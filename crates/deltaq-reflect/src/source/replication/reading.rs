@@ -173,8 +173,8 @@ impl<'r> Reading<'r> {
         let Position { table, shape, transactions, unseen, .. } = &mut *self.position;
         let began = Instant::now();
         let mut look = Look { rows: 0, changes: 0, decoding: Duration::ZERO, reason: None };
-        self.log.begin().await?;
-        if table.shape(&mut self.log, &self.names.publication).await? != *shape {
+        let row = self.log.begin_with(&table.shape(&self.names.publication)).await?;
+        if get::<String>(&row, 0)? != *shape {
             look.reason = Some(Reason::Shape);
             return Ok(look);
         }

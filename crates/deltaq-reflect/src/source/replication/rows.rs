@@ -50,7 +50,7 @@ fn conversion(table: &Table) -> String {
     )
 }
 
-/// Converts rows. A value that was not sent is null.
+/// Converts rows. A value that was not sent is null. The transaction that this begins is to be ended.
 pub(super) async fn convert(
     session: &mut Session,
     table: &Table,
@@ -68,7 +68,6 @@ pub(super) async fn convert(
     let limit = session.limit();
     let converted = super::session::within(limit, query.fetch_all(&mut session.connection)).await?;
     let converted = converted.map_err(refused)?;
-    session.commit().await?;
     if converted.len() != rows.len() {
         return Err(Error::new("the database has converted another number of rows"));
     }

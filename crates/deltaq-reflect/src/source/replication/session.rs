@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use crate::source::Error;
 use crate::source::sql::{failed, postgres_options};
 
+const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 /// How values are written, and what may not end a transaction that waits for the queue. A policy for rows would hide rows
 /// from the copy but not from the stream, so it is an error.
 const SETTINGS: &str = "SET LOCAL standard_conforming_strings = on; SET LOCAL extra_float_digits = 3; \
@@ -44,7 +45,7 @@ impl Session {
 
     /// Begins a transaction that writes nothing, with one snapshot.
     pub(super) async fn begin(&mut self) -> Result<(), Error> {
-        self.run(&format!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {SETTINGS}")).await
+        self.run(&format!("{BEGIN}; {SETTINGS}")).await
     }
 
     pub(super) async fn commit(&mut self) -> Result<(), Error> {
@@ -73,9 +74,15 @@ impl Session {
     }
 
     /// The only row of a query without parameters, which takes one round trip instead of two.
-    pub(super) async fn plain_row(&mut self, query: &'static str) -> Result<PgRow, Error> {
-        let row = self.connection.fetch_one(sqlx::raw_sql(query));
-        within(self.timeout, row).await?.map_err(refused)
+    pub(super) async fn plain_row(&mut self, query: &str) -> Result<PgRow, Error> {
+        let rows = self.connection.fetch_all(sqlx::raw_sql(AssertSqlSafe(query.to_owned())));
+        let row = within(self.timeout, rows).await?.map_err(refused)?.pop();
+        row.ok_or_else(|| Error::new("the database has returned no row"))
+    }
+
+    /// Begins such a transaction with a query, in one round trip.
+    pub(super) async fn begin_with(&mut self, query: &str) -> Result<PgRow, Error> {
+        self.plain_row(&format!("{BEGIN}; {SETTINGS}; {query}")).await
     }
 
     /// The limit of each statement.

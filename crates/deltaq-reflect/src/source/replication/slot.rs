@@ -11,7 +11,7 @@ use super::snapshot::Snapshot;
 use super::table::Table;
 use crate::health::SlotState;
 use crate::source::Error;
-use crate::source::sql::quoted;
+use crate::source::sql::{literal, quoted};
 
 /// How the comment of a publication begins that this program has made, and may drop.
 pub(super) const MADE: &str = "made by deltaq reflect";
@@ -127,7 +127,7 @@ pub(super) struct Status {
 
 impl Status {
     pub(super) async fn read(session: &mut Session, names: &Names) -> Result<Self, Error> {
-        let row = session.row(STATUS, &[&names.slot]).await?;
+        let row = session.plain_row(&STATUS.replace("$1", &literal(&names.slot))).await?;
         let invalid = || Error::new("the database has a position or a snapshot of an unknown form");
         let confirmed: Option<String> = get(&row, 4)?;
         let status: Option<String> = get(&row, 6)?;
@@ -184,7 +184,6 @@ pub(super) async fn set_up(session: &mut Session, names: &Names, table: &Table) 
     let is_new = publish(session, names, table).await?;
     let made = make_slot(session, names, table, version, is_new).await;
     if made.is_err() && is_new {
-        let _failed = session.run("ROLLBACK").await;
         session.run(&format!("DROP PUBLICATION IF EXISTS {}", quoted(&names.publication))).await?;
     }
     made
@@ -253,7 +252,7 @@ async fn make_slot(
         let _failed = session.run("ROLLBACK").await;
         return Err(Error::because(
             format!(
-                "can't make the slot {}; it waits for the end of all transactions that write",
+                "can't make the slot {}, which needs a role with REPLICATION, and waits for the end of all transactions that write",
                 names.slot
             ),
             error,

@@ -3,7 +3,7 @@
 use super::pgoutput::Column;
 use super::session::{Session, get};
 use crate::source::Error;
-use crate::source::sql::quoted;
+use crate::source::sql::{literal, quoted};
 
 /// The table. A name without a schema is looked up as in any query.
 const FIND: &str = "SELECT c.oid::int8, n.nspname::text, c.relname::text, c.relkind::text, c.relpersistence::text \
@@ -97,9 +97,9 @@ impl Table {
         if self.is_partitioned { self.name.clone() } else { format!("ONLY {}", self.name) }
     }
 
-    /// A text that differs after each change of the table that has no events.
-    pub(super) async fn shape(&self, session: &mut Session, publication: &str) -> Result<String, Error> {
-        get(&session.row(SHAPE, &[&self.id.to_string(), publication]).await?, 0)
+    /// The query of a text that differs after each change of the table that has no events.
+    pub(super) fn shape(&self, publication: &str) -> String {
+        SHAPE.replace("$1", &self.id.to_string()).replace("$2", &literal(publication))
     }
 
     /// The pointers of a key that consists of the identity.
