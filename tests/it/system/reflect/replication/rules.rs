@@ -114,6 +114,7 @@ fn a_slot_is_watched_while_the_queue_takes_nothing() {
     let mut replica = Replica::new("t", "CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE noise (t text)");
     let reflecting = replica.start(&[]);
     replica.server.kill();
+    replica.sql("INSERT INTO t VALUES (1)");
     until("it is not in step", || reflecting.metric("deltaq_reflect_up", "") < 1.0);
     replica.sql("INSERT INTO noise SELECT md5(g::text) FROM generate_series(1, 50000) g");
     reflecting.until_metric("deltaq_reflect_slot_bytes", "", f64::from(2 << 20));

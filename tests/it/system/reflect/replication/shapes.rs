@@ -32,14 +32,14 @@ fn a_copy_and_the_stream_have_the_same_text() {
         "ALTER ROLE deltaq SET datestyle = 'German'; ALTER ROLE deltaq SET intervalstyle = 'iso_8601'; ALTER ROLE deltaq SET timezone = 'Asia/Tokyo';
          ALTER ROLE deltaq SET bytea_output = 'escape'; ALTER ROLE deltaq SET extra_float_digits = 0",
     );
-    let reflecting = replica.start(&[]);
+    let mut reflecting = replica.start(&[]);
     assert_eq!(drain(&replica.server, "t"), counts(&[("Replaced", 2)]));
     replica.sql("UPDATE t SET n = n");
     replica.sql("UPDATE t SET n = 2");
     replica.until_values("n", &[("1", json!(2)), ("2", json!(2))]);
     assert_eq!(drain(&replica.server, "t"), counts(&[("Updated", 2)]));
     assert!(!replica.latest()["1"].as_object().expect("an object").contains_key("generated"));
-    reflecting.stop();
+    reflecting.process.kill();
     let reflecting = replica.start(&[]);
     until("the copy changes nothing", || times(&reflecting, "\"replaced\":0") > 0);
     reflecting.stop();
