@@ -17,6 +17,7 @@ use super::heartbeat::Heartbeat;
 use super::left_out::LeftOut;
 use super::metrics::{SourceMetrics, Summary};
 use super::report::Problems;
+use super::slot::SlotState;
 
 /// Writes the log lines of a source and keeps its counts.
 #[derive(Debug)]
@@ -36,19 +37,6 @@ pub(super) struct Health {
     /// Changes when the queue has accepted changes.
     accepted: Notify,
     slot: Mutex<SlotSeen>,
-}
-
-/// Where the slot of a source stands.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct SlotState<'s> {
-    pub(super) name: &'s str,
-    /// The command that ends it.
-    pub(super) drop: &'s str,
-    /// How much of the database's log the queue does not have yet.
-    pub(super) lag_bytes: u64,
-    /// How much of its log the database keeps for the slot, and how much it may keep.
-    pub(super) kept_bytes: u64,
-    pub(super) limit_bytes: u64,
 }
 
 /// What the log has said about the slot of a source.

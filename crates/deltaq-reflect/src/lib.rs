@@ -16,6 +16,7 @@ mod metrics;
 mod page;
 mod report;
 pub mod settings;
+mod slot;
 mod source;
 mod task;
 

@@ -8,7 +8,7 @@ use metrics::{Counter, Gauge, Label, counter, describe_counter, describe_gauge, 
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 
 use super::Error;
-use super::health::SlotState;
+use super::slot::SlotState;
 
 const UP: &str = "deltaq_reflect_up";
 const LAST_SUCCESS: &str = "deltaq_reflect_last_success_timestamp_seconds";

@@ -32,7 +32,8 @@ use tokio_util::sync::CancellationToken;
 pub(super) use self::reading::Keys;
 use self::reading::Reading;
 pub(super) use self::replication::QueueState;
-use super::health::{Health, SlotState};
+use super::health::Health;
+use super::slot::SlotState;
 use crate::{json, settings};
 
 /// Maximum number of events that wait for the queue. A source that is faster than the queue waits.

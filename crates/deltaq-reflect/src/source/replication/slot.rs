@@ -9,7 +9,7 @@ use super::pgoutput::Lsn;
 use super::session::{Session, get};
 use super::snapshot::Snapshot;
 use super::table::Table;
-use crate::health::SlotState;
+use crate::slot::SlotState;
 use crate::source::Error;
 use crate::source::sql::{literal, quoted};
 

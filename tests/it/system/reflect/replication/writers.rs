@@ -13,7 +13,8 @@ use crate::harness::waiting::until;
 use crate::system::cli::Server;
 use crate::system::postgres::cluster::Cluster;
 
-/// Statements of one session that write for about eight seconds, or until they are told to stop, with a pause in which a transaction is open now and then.
+/// Statements of one session that write for about eight seconds, or until the table `stop` has a row, with a pause in which a transaction is open
+/// now and then.
 const WRITE: &str = "DO $$ DECLARE k int; BEGIN
     FOR i IN 1..1500 LOOP
       EXIT WHEN EXISTS (SELECT FROM stop);
