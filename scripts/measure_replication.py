@@ -32,7 +32,7 @@ def as_user(command):
 
 class Database:
     def __init__(self, folder):
-        self.folder, programs = folder, sorted(glob.glob("/usr/lib/postgresql/*/bin"))[-1]
+        self.folder, programs = folder, max(glob.glob("/usr/lib/postgresql/*/bin"))
         self.psql = ["psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-h", folder, "-d", "postgres"]
         if os.geteuid() == 0:
             shutil.chown(folder, "postgres", "postgres")
