@@ -125,8 +125,11 @@ async fn reflect(
     Ok(())
 }
 
+/// The name of a slot, and whether there was one; `None` for a source without a slot.
+type Dropped = Result<Option<(String, bool)>, Error>;
+
 /// Prints the slots that were dropped. The exit code is that of the first failure.
-fn report_slots(results: Vec<(String, Result<Option<(String, bool)>, Error>)>) -> ExitCode {
+fn report_slots(results: Vec<(String, Dropped)>) -> ExitCode {
     let mut code = ExitCode::SUCCESS;
     for (name, result) in results {
         match result {
