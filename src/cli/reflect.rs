@@ -39,6 +39,9 @@ pub struct Reflect {
     /// Send one list of each source, and end; the exit code is 0 only if all lists were accepted.
     #[arg(long)]
     pub once: bool,
+    /// Drop the slot of each source with --replicate, and the publication that was made with it, and end.
+    #[arg(long, conflicts_with = "once")]
+    pub drop_slot: bool,
     /// Address of /metrics, /livez and /readyz, such as localhost:7072 [default: none].
     #[arg(long, value_name = "ADDRESS", conflicts_with = "once")]
     pub metrics_listen: Option<String>,
@@ -65,6 +68,9 @@ impl Reflect {
         let reflectors = Reflectors::new(&settings, &self.connection.retrying(RETRY)?, &Clock::system());
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.map_err(|error| Failure::Other(format!("can't start: {error}")))?;
+        if self.drop_slot {
+            return Ok(report_slots(runtime.block_on(reflectors.drop_slots())));
+        }
         let level = self.log_level.unwrap_or(if self.once { LogLevel::Warn } else { LogLevel::Info });
         let log = telemetry::init(Log { format: self.log_format, level }, config::rust_log().as_deref());
         let _log = log.map_err(|error| Failure::Other(deltaq_runtime::causes::with_causes(&error)))?;
@@ -117,6 +123,27 @@ async fn reflect(
     supervisor::stopping();
     shutdown.join().await;
     Ok(())
+}
+
+/// The name of a slot, and whether there was one; `None` for a source without a slot.
+type Dropped = Result<Option<(String, bool)>, Error>;
+
+/// Prints the slots that were dropped. The exit code is that of the first failure.
+fn report_slots(results: Vec<(String, Dropped)>) -> ExitCode {
+    let mut code = ExitCode::SUCCESS;
+    for (name, result) in results {
+        match result {
+            Ok(Some((slot, true))) => println!("{name}: dropped the slot {slot}"),
+            Ok(Some((slot, false))) => println!("{name}: there is no slot {slot}"),
+            Ok(None) => {}
+            Err(error) => {
+                let what = format!("source {name}: {}", deltaq_runtime::causes::with_causes(&error));
+                let failed = Failure::Other(what).report();
+                code = if code == ExitCode::SUCCESS { failed } else { code };
+            }
+        }
+    }
+    code
 }
 
 /// Prints the results of one list of each source. The exit code is that of the first failure.

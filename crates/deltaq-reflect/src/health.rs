@@ -8,6 +8,7 @@ use deltaq_client::types::{InvalidObject, Produced, ReplaceCounts};
 use deltaq_runtime::causes::with_causes;
 use deltaq_runtime::clock::Clock;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tracing::{info, warn};
 
 use super::Error;
@@ -16,6 +17,7 @@ use super::heartbeat::Heartbeat;
 use super::left_out::LeftOut;
 use super::metrics::{SourceMetrics, Summary};
 use super::report::Problems;
+use super::slot::SlotState;
 
 /// Writes the log lines of a source and keeps its counts.
 #[derive(Debug)]
@@ -32,6 +34,16 @@ pub(super) struct Health {
     pub(super) problems: Problems,
     pub(super) contacts: Contacts,
     pub(super) heartbeat: Heartbeat,
+    /// Changes when the queue has accepted changes.
+    accepted: Notify,
+    slot: Mutex<SlotSeen>,
+}
+
+/// What the log has said about the slot of a source.
+#[derive(Debug, Default)]
+struct SlotSeen {
+    is_named: bool,
+    is_large: bool,
 }
 
 impl Health {
@@ -45,7 +57,21 @@ impl Health {
         let (source, queue) = (source.to_owned(), queue.to_owned());
         let (waiting, left_out, stale) = (Mutex::default(), Mutex::default(), Mutex::default());
         let (problems, contacts) = (Problems::default(), Contacts::default());
-        Self { source, queue, metrics, clock, waiting, left_out, stale, problems, contacts, heartbeat }
+        let (accepted, slot) = (Notify::new(), Mutex::default());
+        Self {
+            source,
+            queue,
+            metrics,
+            clock,
+            waiting,
+            left_out,
+            stale,
+            problems,
+            contacts,
+            heartbeat,
+            accepted,
+            slot,
+        }
     }
 
     /// Records that a list was accepted, or has not changed.
@@ -155,11 +181,64 @@ impl Health {
         let most = changes.min(waiting.len());
         let keys: Vec<String> = waiting.drain(..most).collect();
         drop(waiting);
+        self.accepted.notify_one();
         self.metrics.changed(queued, self.clock.wall_us());
         self.succeeded();
         let mut left_out = self.left_out.lock();
         left_out.changes(&keys, invalid, invalid_objects);
         self.tell_left_out(&mut left_out, invalid, invalid_objects);
+    }
+
+    /// Waits until the queue has accepted all changes that were read.
+    pub(super) async fn settled(&self) {
+        while !self.waiting.lock().is_empty() {
+            self.accepted.notified().await;
+        }
+    }
+
+    /// Records that the source can't report what has changed, so a list follows.
+    pub(super) fn needs_list(&self, why: &'static str) {
+        let (source, queue) = (&self.source, &self.queue);
+        info!(source, queue, why, "a whole list is needed");
+    }
+
+    /// Records where the slot of the source stands. The log names the slot once, and each time it keeps back too much.
+    pub(super) fn slot(&self, state: &SlotState<'_>) {
+        self.metrics.slot(state);
+        let SlotState { name: slot, drop, kept_bytes, limit_bytes, .. } = *state;
+        let (source, queue, too_many) = (&self.source, &self.queue, limit_bytes / 2);
+        let (mut seen, is_large) = (self.slot.lock(), kept_bytes >= too_many);
+        if !std::mem::replace(&mut seen.is_named, true) {
+            info!(
+                source,
+                queue,
+                slot,
+                kept_bytes,
+                "the database keeps its log for the slot {slot} until it is read, now {kept_bytes} bytes; this command ends it: {drop}"
+            );
+        }
+        if std::mem::replace(&mut seen.is_large, is_large) == is_large {
+            return;
+        }
+        let what = format!(
+            "the slot {slot} keeps back {kept_bytes} bytes of the database's log, and {too_many} are half of what it may; \
+             if this source is not needed any more, end it with: {drop}"
+        );
+        if is_large {
+            warn!(source, queue, slot, kept_bytes, "{what}");
+        }
+        self.problems.slot(Some(what).filter(|_| is_large));
+    }
+
+    /// The time of the wall clock in microseconds since 1970.
+    pub(super) fn now_us(&self) -> u64 {
+        self.clock.wall_us()
+    }
+
+    /// Records that the changes go on where the last process has stopped.
+    pub(super) fn resumed(&self) {
+        let (source, queue) = (&self.source, &self.queue);
+        info!(source, queue, "the changes go on where the last process has stopped");
     }
 
     /// Records that the task of the source begins, for the first time or after a panic.

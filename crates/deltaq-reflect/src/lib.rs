@@ -16,6 +16,7 @@ mod metrics;
 mod page;
 mod report;
 pub mod settings;
+mod slot;
 mod source;
 mod task;
 
@@ -61,6 +62,9 @@ impl Reflectors {
         let mut metrics = Metrics::new();
         let plans = settings.sources.iter().map(|(name, settings)| {
             let of_source = metrics.add(name, settings.queue.as_str());
+            if settings.replication.is_some() {
+                metrics.watch_slot(&of_source, settings.queue.as_str());
+            }
             Plan::new(name, settings, client.clone(), of_source, clock.clone())
         });
         let plans = plans.collect();
@@ -76,6 +80,12 @@ impl Reflectors {
     /// Sends one list of each source, all concurrently.
     pub async fn once(self) -> Vec<(String, Result<Summary, Error>)> {
         join_all(self.plans.into_iter().map(Plan::once)).await
+    }
+
+    /// Ends the replication of the sources that have a slot: drops the slots, and the publications that were made with them.
+    /// Returns the name of each slot, and whether there was one; `None` for a source without a slot.
+    pub async fn drop_slots(self) -> Vec<(String, Result<Option<(String, bool)>, Error>)> {
+        join_all(self.plans.into_iter().map(Plan::drop_slot)).await
     }
 
     /// Reflects all sources until the shutdown begins.

@@ -1,13 +1,14 @@
 //! The metrics of the sources, and readiness.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use deltaq_client::types::ReplaceCounts;
 use metrics::{Counter, Gauge, Label, counter, describe_counter, describe_gauge, gauge, with_local_recorder};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 
 use super::Error;
+use super::slot::SlotState;
 
 const UP: &str = "deltaq_reflect_up";
 const LAST_SUCCESS: &str = "deltaq_reflect_last_success_timestamp_seconds";
@@ -16,6 +17,9 @@ const LEFT_OUT: &str = "deltaq_reflect_left_out_objects";
 const STALE: &str = "deltaq_reflect_stale_objects";
 const LISTS: &str = "deltaq_reflect_lists_total";
 const CHANGES: &str = "deltaq_reflect_changes_total";
+const LAG: &str = "deltaq_reflect_lag_bytes";
+const SLOT: &str = "deltaq_reflect_slot_bytes";
+const SLOT_LIMIT: &str = "deltaq_reflect_slot_limit_bytes";
 const FAILURES: &str = "deltaq_reflect_failures_total";
 
 /// The result of a list.
@@ -53,6 +57,8 @@ pub(super) struct SourceMetrics {
     replaced: Counter,
     deleted: Counter,
     changes: Counter,
+    /// The lag of a replicated table, what its slot keeps back, and what it may keep back.
+    slot: OnceLock<[Gauge; 3]>,
     source_failures: Counter,
     queue_failures: Counter,
     /// Whether the queue has accepted a list or changes, or the source had nothing new.
@@ -109,6 +115,7 @@ impl Metrics {
             replaced: count(CHANGES, "type", "replaced"),
             deleted: count(CHANGES, "type", "deleted"),
             changes: count(CHANGES, "type", "change"),
+            slot: OnceLock::new(),
             source_failures: count(FAILURES, "side", "source"),
             queue_failures: count(FAILURES, "side", "queue"),
             has_succeeded: AtomicBool::new(false),
@@ -118,6 +125,18 @@ impl Metrics {
         let source = Arc::new(source);
         self.sources.push(Arc::clone(&source));
         source
+    }
+
+    /// Adds the metrics of the slot of a source.
+    pub(super) fn watch_slot(&self, source: &SourceMetrics, queue: &str) {
+        let labels = vec![Label::new("source", source.name.clone()), Label::new("queue", queue.to_owned())];
+        with_local_recorder(&*self.recorder, || {
+            describe_gauge!(LAG, "Bytes of the database's log that the queue does not have yet.");
+            describe_gauge!(SLOT, "Bytes of its log that the database keeps for the slot of the source.");
+            describe_gauge!(SLOT_LIMIT, "Bytes that the slot may keep back; half of it is too much.");
+            let gauges = [LAG, SLOT, SLOT_LIMIT].map(|name| gauge!(name, labels.clone()));
+            source.slot.get_or_init(|| gauges);
+        });
     }
 
     /// The metrics in Prometheus' text format.
@@ -156,6 +175,15 @@ impl SourceMetrics {
             self.unchanged_lists.increment(1);
         }
         self.succeeded(now_us);
+    }
+
+    /// Sets where the slot stands.
+    pub(super) fn slot(&self, slot: &SlotState<'_>) {
+        if let Some([lag, kept, limit]) = self.slot.get() {
+            lag.set(slot.lag_bytes as f64);
+            kept.set(slot.kept_bytes as f64);
+            limit.set(slot.limit_bytes as f64);
+        }
     }
 
     /// Sets the number of objects that are left out.

@@ -36,6 +36,8 @@ struct State {
     left_out: Option<String>,
     /// The objects of the last list that are older than the state of their keys in the queue, if there are any.
     stale: Option<String>,
+    /// The slot that keeps back too much of the database's log, if there is one.
+    slot: Option<String>,
 }
 
 impl Problems {
@@ -55,6 +57,10 @@ impl Problems {
         self.change(|state| state.stale = stale);
     }
 
+    pub(super) fn slot(&self, slot: Option<String>) {
+        self.change(|state| state.slot = slot);
+    }
+
     fn change(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state.lock();
         let before = state.clone();
@@ -66,9 +72,9 @@ impl Problems {
 
     /// The current problem; empty if the queue is in step. `None` before the first attempt has ended.
     fn now(&self) -> Option<String> {
-        let State { is_known, failure, degraded, left_out, stale } = &*self.state.lock();
+        let State { is_known, failure, degraded, left_out, stale, slot } = &*self.state.lock();
         let all: Vec<&str> =
-            [failure, degraded, left_out, stale].into_iter().flatten().map(String::as_str).collect();
+            [failure, degraded, left_out, stale, slot].into_iter().flatten().map(String::as_str).collect();
         let mut text = all.join("; ");
         text.truncate(text.floor_char_boundary(PROBLEM_BYTES_MAX));
         is_known.then_some(text)

@@ -16,8 +16,8 @@ use toml::Table;
 use crate::contact::stale_after;
 
 use self::form::{
-    database, list_url, optional_path, optional_pointer, optional_word, page_end, pointer, queue_name,
-    resource, word, words,
+    database, list_url, optional_path, optional_pointer, optional_slot, optional_word, page_end, pointer,
+    postgres, queue_name, resource, word, words,
 };
 
 /// The default time between two lists.
@@ -90,6 +90,9 @@ pub struct Source {
     /// A query of a database.
     #[serde(default, deserialize_with = "range::optional_table")]
     pub sql: Option<Sql>,
+    /// A table of PostgreSQL, with its changes.
+    #[serde(default, deserialize_with = "range::optional_table")]
+    pub replication: Option<Replication>,
     /// Another queue.
     #[serde(default, deserialize_with = "range::optional_table")]
     pub deltaq: Option<Deltaq>,
@@ -109,6 +112,8 @@ pub enum Kind<'s> {
     Files(&'s Files),
     /// A query of a database.
     Sql(&'s Sql),
+    /// A table of PostgreSQL, with its changes.
+    Replication(&'s Replication),
     /// Another queue.
     Deltaq(&'s Deltaq),
     /// A resource of Kubernetes.
@@ -212,6 +217,21 @@ pub struct Sql {
     /// A column that grows with each change of a row.
     #[serde(default, deserialize_with = "optional_word")]
     pub since: Option<String>,
+}
+
+/// A table of PostgreSQL whose changes are read from the log of the database.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Replication {
+    /// The URL of the database without a password.
+    #[serde(deserialize_with = "postgres")]
+    pub database: String,
+    /// The table, with its schema or without.
+    #[serde(deserialize_with = "word")]
+    pub table: String,
+    /// The name of the slot and of the publication, instead of one that is made from the names of the source and the queue.
+    #[serde(default, deserialize_with = "optional_slot")]
+    pub slot: Option<String>,
 }
 
 /// A queue of a deltaq server.
@@ -372,6 +392,7 @@ impl Source {
             ("command", self.command.as_ref().map(Kind::Command)),
             ("files", self.files.as_ref().map(Kind::Files)),
             ("sql", self.sql.as_ref().map(Kind::Sql)),
+            ("replication", self.replication.as_ref().map(Kind::Replication)),
             ("deltaq", self.deltaq.as_ref().map(Kind::Deltaq)),
             ("kubernetes", self.kubernetes.as_ref().map(Kind::Kubernetes)),
         ];
@@ -382,8 +403,7 @@ impl Source {
         match self.kinds().as_slice() {
             [_] => {}
             [] => {
-                let why =
-                    "it has no kind: add one of the tables rest, command, files, sql, deltaq and kubernetes";
+                let why = "it has no kind: add one of the tables rest, command, files, sql, replication, deltaq and kubernetes";
                 return Err(fault("", why));
             }
             kinds => {

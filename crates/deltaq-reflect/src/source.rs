@@ -3,10 +3,12 @@
 mod command;
 mod files;
 mod http;
+mod kept;
 mod kubernetes;
 mod objects;
 mod queue;
 mod reading;
+mod replication;
 mod rest;
 mod sql;
 
@@ -17,7 +19,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deltaq_client::Event;
+use deltaq_client::{Event, Queue};
 use futures_util::stream::unfold;
 use futures_util::{Stream, TryStreamExt as _};
 use parking_lot::Mutex;
@@ -25,10 +27,13 @@ use reqwest::StatusCode;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 pub(super) use self::reading::Keys;
 use self::reading::Reading;
+pub(super) use self::replication::QueueState;
 use super::health::Health;
+use super::slot::SlotState;
 use crate::{json, settings};
 
 /// Maximum number of events that wait for the queue. A source that is faster than the queue waits.
@@ -152,6 +157,10 @@ pub(super) struct Output {
     /// Hashes of the objects of the list, if an object that is equal to an earlier one is left out.
     sent: Option<Mutex<HashSet<[u64; 2]>>>,
     hashers: [RandomState; 2],
+    /// The queue, for sources whose changes need its objects.
+    queue: Option<Queue>,
+    /// Cancelled when the process stops.
+    stop: CancellationToken,
 }
 
 impl Output {
@@ -165,7 +174,58 @@ impl Output {
         let stream = unfold(receiver, |mut receiver| async { Some((receiver.recv().await?, receiver)) });
         let hashers = [RandomState::new(), RandomState::new()];
         let (key, deletes_by_key) = (key.to_vec(), false);
-        (Self { events, health, key, reading: None, deletes_by_key, sent: None, hashers }, stream)
+        let (queue, stop) = (None, CancellationToken::new());
+        (
+            Self { events, health, key, reading: None, deletes_by_key, sent: None, hashers, queue, stop },
+            stream,
+        )
+    }
+
+    /// Lets the source read the objects of the queue.
+    pub(super) fn look_in(&mut self, queue: Queue) {
+        self.queue = Some(queue);
+    }
+
+    /// The pointers of the queue's key.
+    fn key(&self) -> &[String] {
+        &self.key
+    }
+
+    /// The newest object of a key in the queue; `None` if the queue has none.
+    async fn newest(&self, key: &str) -> Result<Option<Box<RawValue>>, Error> {
+        let Some(queue) = &self.queue else { return Ok(None) };
+        match queue.latest_object(key).await {
+            Ok(found) => RawValue::from_string(found.object.as_str().to_owned())
+                .map(Some)
+                .map_err(|error| Error::because("an object of the queue is not JSON", error)),
+            Err(error) if error.code().is_some_and(|code| code.ends_with("-not-found")) => Ok(None),
+            Err(error) => Err(Error::because("an object of the queue can't be read", error)),
+        }
+    }
+
+    /// Lets [`stopping`](Self::stopping) return when the process stops.
+    pub(super) fn stop_with(&mut self, stop: CancellationToken) {
+        self.stop = stop;
+    }
+
+    /// Waits until the process stops.
+    async fn stopping(&self) {
+        self.stop.cancelled().await;
+    }
+
+    /// Waits until the queue has stored everything that was sent.
+    async fn settled(&self) {
+        self.health.settled().await;
+    }
+
+    /// Records that the source can't report what has changed, so a list follows.
+    fn needs_list(&self, why: &'static str) {
+        self.health.needs_list(why);
+    }
+
+    /// Records where the slot of the source stands.
+    fn slot(&self, state: &SlotState<'_>) {
+        self.health.slot(state);
     }
 
     /// Sends objects of a list that are equal only once. A row that moves to the next page while a list is read is on
@@ -290,19 +350,23 @@ pub(super) enum Source {
     Command(command::Command),
     Files(Box<files::Files>),
     Sql(Box<sql::Sql>),
+    Replication(Box<replication::Replication>),
     Queue(Box<queue::Queue>),
     Kubernetes(Box<kubernetes::Kubernetes>),
 }
 
 impl Source {
-    /// The source for these settings. Only its certificates and its kubeconfig are read.
-    pub(super) fn new(settings: &settings::Source) -> Result<Self, Error> {
+    /// The source of this name for these settings. Only its certificates and its kubeconfig are read.
+    pub(super) fn new(settings: &settings::Source, name: &str) -> Result<Self, Error> {
         use settings::Kind;
         match settings.kind() {
             Some(Kind::Rest(rest)) => rest::Rest::new(rest, settings).map(|rest| Self::Rest(Box::new(rest))),
             Some(Kind::Command(command)) => Ok(Self::Command(command::Command::new(command, settings))),
             Some(Kind::Files(files)) => Ok(Self::Files(Box::new(files::Files::new(files, settings)))),
             Some(Kind::Sql(sql)) => sql::Sql::new(sql, settings).map(|sql| Self::Sql(Box::new(sql))),
+            Some(Kind::Replication(of)) => {
+                replication::Replication::new(of, settings, name).map(|of| Self::Replication(Box::new(of)))
+            }
             Some(Kind::Deltaq(queue)) => Ok(Self::Queue(Box::new(queue::Queue::new(queue)))),
             Some(Kind::Kubernetes(kubernetes)) => {
                 let kubernetes = kubernetes::Kubernetes::new(kubernetes, settings)?;
@@ -316,6 +380,7 @@ impl Source {
     pub(super) async fn queue_settings(&self) -> Result<Map<String, Value>, Error> {
         match self {
             Self::Queue(queue) => queue.queue_settings().await,
+            Self::Replication(replication) => replication.queue_settings().await,
             Self::Kubernetes(_) => Ok(kubernetes::Kubernetes::queue_settings()),
             Self::Rest(_) | Self::Command(_) | Self::Files(_) | Self::Sql(_) => Ok(Map::new()),
         }
@@ -323,7 +388,7 @@ impl Source {
 
     /// Whether [`queue_settings`](Self::queue_settings) has any.
     pub(super) const fn has_queue_settings(&self) -> bool {
-        matches!(self, Self::Queue(_) | Self::Kubernetes(_))
+        matches!(self, Self::Queue(_) | Self::Kubernetes(_) | Self::Replication(_))
     }
 
     /// Whether the source may be the queue of this name on the same server.
@@ -341,8 +406,17 @@ impl Source {
 
     /// Sets the pointers of the queue's key.
     pub(super) fn set_key(&mut self, key: Vec<String>) {
-        if let Self::Files(files) = self {
-            files.set_key(key);
+        match self {
+            Self::Files(files) => files.set_key(key),
+            Self::Replication(replication) => replication.set_key(key),
+            _ => {}
+        }
+    }
+
+    /// Records that only one list is sent.
+    pub(super) fn set_once(&mut self) {
+        if let Self::Replication(replication) = self {
+            replication.set_once();
         }
     }
 
@@ -361,7 +435,7 @@ impl Source {
         match self {
             Self::Rest(_) | Self::Command(_) => false,
             Self::Sql(sql) => sql.streams(),
-            Self::Files(_) | Self::Queue(_) | Self::Kubernetes(_) => true,
+            Self::Files(_) | Self::Replication(_) | Self::Queue(_) | Self::Kubernetes(_) => true,
         }
     }
 
@@ -369,6 +443,7 @@ impl Source {
     pub(super) fn has_position(&self) -> bool {
         match self {
             Self::Rest(_) | Self::Command(_) | Self::Files(_) | Self::Sql(_) => false,
+            Self::Replication(replication) => replication.has_position(),
             Self::Queue(queue) => queue.has_position(),
             Self::Kubernetes(kubernetes) => kubernetes.has_position(),
         }
@@ -381,6 +456,7 @@ impl Source {
             Self::Command(command) => command.list(output).await,
             Self::Files(files) => files.list(output).await,
             Self::Sql(sql) => sql.list(output).await,
+            Self::Replication(replication) => replication.list(output).await,
             Self::Queue(queue) => queue.list(output).await,
             Self::Kubernetes(kubernetes) => kubernetes.list(output).await,
         }
@@ -471,6 +547,7 @@ impl Source {
             Self::Rest(_) | Self::Command(_) => Ok(NextList::AfterPause),
             Self::Files(files) => files.stream(output).await,
             Self::Sql(sql) => sql.stream(output).await,
+            Self::Replication(replication) => replication.stream(output).await,
             Self::Queue(queue) => queue.stream(output).await,
             Self::Kubernetes(kubernetes) => kubernetes.stream(output).await,
         }
@@ -482,6 +559,7 @@ impl Source {
         match self {
             Self::Rest(rest) => rest.accepted(),
             Self::Sql(sql) => return sql.accepted(changed),
+            Self::Replication(replication) => replication.accepted(),
             Self::Command(_) | Self::Files(_) | Self::Queue(_) | Self::Kubernetes(_) => {}
         }
         0
@@ -491,6 +569,7 @@ impl Source {
     pub(super) fn forget(&mut self) {
         match self {
             Self::Rest(rest) => rest.forget(),
+            Self::Replication(replication) => replication.forget(),
             Self::Queue(queue) => queue.forget(),
             Self::Kubernetes(kubernetes) => kubernetes.forget(),
             Self::Command(_) | Self::Files(_) | Self::Sql(_) => {}

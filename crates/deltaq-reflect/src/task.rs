@@ -1,5 +1,8 @@
 //! Runs one source: a list, a pause, the next list, and a longer pause after a failure.
 
+mod place;
+mod wording;
+
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +17,7 @@ use futures_util::future::{Either, select};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
+use self::wording::of_source;
 use super::Error;
 use super::health::Health;
 use super::heartbeat::Heartbeat;
@@ -73,7 +77,7 @@ impl Plan {
         // The new task has not read the parts that an earlier task could not read either. A list follows once it can
         // read them.
         health.begins();
-        let (source, backoff) = (Source::new(&settings)?, ReflectorBackoff::default());
+        let (source, backoff) = (Source::new(&settings, &name)?, ReflectorBackoff::default());
         let (relist_at, key) = (Instant::now(), Vec::new());
         let (reflector, has_versions, known) = (None, false, None);
         Ok(Task {
@@ -95,7 +99,10 @@ impl Plan {
     pub(super) async fn once(self) -> (String, Result<Summary, Error>) {
         let Self { name, settings, client, health } = self.clone();
         let listed = match self.begin() {
-            Ok(mut task) => Box::pin(task.list()).await,
+            Ok(mut task) => {
+                task.source.set_once();
+                Box::pin(task.list()).await
+            }
             Err(error) => Err(error),
         };
         if let Err(error) = &listed {
@@ -106,6 +113,16 @@ impl Plan {
             health.contacts.report(&client, settings.queue.as_str(), &name, None).await;
         }
         (name, listed)
+    }
+
+    /// Drops what the source has made in its database. Returns the name of its slot, and whether there was one; `None` if it is no source
+    /// with a slot.
+    pub(super) async fn drop_slot(self) -> (String, Result<Option<(String, bool)>, Error>) {
+        let dropped = match Source::new(&self.settings, &self.name) {
+            Ok(source) => source.drop_slot().await,
+            Err(error) => Err(error),
+        };
+        (self.name, dropped.map_err(Error::from))
     }
 
     /// Sends lists and changes until the shutdown begins, and reports problems to the queue.
@@ -152,6 +169,15 @@ impl Plan {
 impl Task {
     /// Sends lists and changes until the shutdown begins.
     async fn run(&mut self, shutdown: &Shutdown) {
+        tokio::select! {
+            () = shutdown.draining().cancelled() => return,
+            () = self.resume() => {}
+        }
+        self.run_lists(shutdown).await;
+        self.keep_place().await;
+    }
+
+    async fn run_lists(&mut self, shutdown: &Shutdown) {
         while !shutdown.is_draining() {
             let listed = tokio::select! {
                 // A list that is interrupted changes nothing.
@@ -163,11 +189,20 @@ impl Task {
                 Ok(()) => Ok(self.interval()),
                 Err(error) => Err(error),
             };
+            let has_failed = pause.is_err();
             let pause = pause.unwrap_or_else(|error| self.failed(&error));
             self.health.heartbeat.next_list(Some(pause));
+            let (source, health) = (&self.source, &self.health);
+            let rest = async {
+                if has_failed {
+                    // A slot grows while the queue takes nothing.
+                    source.look_at_slot(health).await;
+                }
+                tokio::time::sleep(pause).await;
+            };
             tokio::select! {
                 () = shutdown.draining().cancelled() => return,
-                () = tokio::time::sleep(pause) => {}
+                () = rest => {}
             }
             self.health.heartbeat.next_list(None);
         }
@@ -259,7 +294,14 @@ impl Task {
     /// changes that have been read are still sent.
     async fn stream(&mut self, shutdown: &Shutdown) -> Result<Duration, Error> {
         let mut reflector = self.reflector.take().unwrap_or_else(|| self.reflector());
+        let step_max = self.source.step_max();
         let (mut output, events) = Output::channel(Arc::clone(&self.health), &self.key);
+        output.look_in(self.client.queue(self.settings.queue.as_str()));
+        output.stop_with(shutdown.draining().clone());
+        let stopped = async {
+            shutdown.draining().cancelled().await;
+            tokio::time::sleep(step_max).await;
+        };
         if self.has_versions {
             output.delete_by_key();
         }
@@ -267,7 +309,7 @@ impl Task {
         let source = &mut self.source;
         let produced = async {
             let ended = tokio::select! {
-                () = shutdown.draining().cancelled() => Ok(NextList::Now),
+                () = stopped => Ok(NextList::Now),
                 () = tokio::time::sleep_until(relist_at) => Err(None),
                 end = source.stream(&output) => end.map_err(Some),
             };
@@ -445,41 +487,6 @@ fn after_source(backoff: &mut ReflectorBackoff, asked: Option<Duration>) -> Dura
         Some(asked) if asked >= ASKED_MIN => jittered(asked).max(asked),
         asked => backoff.after_failure(asked),
     }
-}
-
-/// Rewords a refusal in terms of the source instead of the API. A list is sent as lines. Each line is an object or
-/// empty, because a slow list is filled up with empty lines.
-fn of_source(mut error: deltaq_client::Error) -> deltaq_client::Error {
-    if let deltaq_client::Error::Problem(problem) = &mut error {
-        let line = problem.line.unwrap_or_default();
-        let number = problem.index.map_or(line, |index| index + 1);
-        let places = [format!("line {line}: "), format!("object {}: ", number.saturating_sub(1))];
-        let detail = places.iter().find_map(|place| problem.detail.strip_prefix(place.as_str()));
-        if let Some(detail) = detail {
-            problem.detail = format!("object {number} of the list: {detail}");
-        } else if let Some(lines) = problem.detail.strip_prefix("lines ") {
-            let same = lines.split_once(" have ").map_or(lines, |(_, same)| same);
-            problem.detail = if line == number {
-                format!("objects {lines}")
-            } else {
-                format!("object {number} of the list and one before it have {same}")
-            };
-        }
-        match problem.code.as_str() {
-            "mass-delete" => {
-                let detail = problem.detail.replace("max_delete_percent", "--max-delete-percent");
-                problem.detail = detail.replace("max_deletes", "--max-deletes");
-                let hint = "if the list is complete and right, allow it once with --max-delete-percent 100, or with --allow-empty for an empty list";
-                problem.hint = Some(hint.to_owned());
-            }
-            "duplicate-key" => {
-                let hint = "let the source name each key once, or keep the last object of each key with --last-duplicate";
-                problem.hint = Some(hint.to_owned());
-            }
-            _ => {}
-        }
-    }
-    error
 }
 
 /// An object that the queue has.

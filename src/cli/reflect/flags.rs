@@ -10,12 +10,12 @@ use crate::cli::client::{Failure, setting};
 use crate::config::reflect as settings;
 
 /// The arguments that a file replaces.
-pub(super) const OF_ONE_SOURCE: [&str; 8] =
-    ["queue", "source", "list", "command", "files", "sql", "from_queue", "kubernetes"];
+pub(super) const OF_ONE_SOURCE: [&str; 9] =
+    ["queue", "source", "list", "command", "files", "sql", "replicate", "from_queue", "kubernetes"];
 
 /// One source.
 #[derive(Debug, Clone, Default, Args)]
-#[command(group = ArgGroup::new("kind").args(["list", "command", "files", "sql", "from_queue", "kubernetes"]))]
+#[command(group = ArgGroup::new("kind").args(["list", "command", "files", "sql", "replicate", "from_queue", "kubernetes"]))]
 pub struct Flags {
     /// The queue.
     #[arg(required_unless_present = "config")]
@@ -32,6 +32,9 @@ pub struct Flags {
     /// Database of a query: sqlite:PATH, or postgres://user@host/database; PGPASSWORD or ~/.pgpass has the password.
     #[arg(long, value_name = "DATABASE", help_heading = "Kinds of source", requires = "query")]
     pub sql: Option<String>,
+    /// Database of a table whose changes are read from its log: postgres://user@host/database.
+    #[arg(long, value_name = "DATABASE", help_heading = "Kinds of source", requires = "table")]
+    pub replicate: Option<String>,
     /// Queue of a deltaq server, see --from-url.
     #[arg(long, value_name = "QUEUE", help_heading = "Kinds of source", requires = "from_url")]
     pub from_queue: Option<String>,
@@ -80,6 +83,12 @@ pub struct Flags {
     /// Column that grows with each change: only rows that have changed are read between two lists.
     #[arg(long, value_name = "COLUMN", help_heading = "Databases")]
     pub since: Option<String>,
+    /// Table of --replicate, such as public.prices.
+    #[arg(long, value_name = "TABLE", help_heading = "Databases")]
+    pub table: Option<String>,
+    /// Name of the slot and of the publication of --replicate [default: made from the names of the source and the queue].
+    #[arg(long, value_name = "NAME", help_heading = "Databases")]
+    pub slot: Option<String>,
     /// Read only the files whose names end with this text, such as .json.
     #[arg(long, value_name = "TEXT", help_heading = "Files")]
     pub suffix: Option<String>,
@@ -143,7 +152,7 @@ pub struct Flags {
     pub create: Vec<String>,
 }
 
-const NO_KIND: &str = "a source is required: one of --list, --files, --sql, --from-queue and --kubernetes, or a command behind --; --config FILE has many sources";
+const NO_KIND: &str = "a source is required: one of --list, --files, --sql, --replicate, --from-queue and --kubernetes, or a command behind --; --config FILE has many sources";
 
 /// A given flag: its name, the setting that it sets, and the value.
 type Given = (&'static str, String, Value);
@@ -193,6 +202,7 @@ impl Flags {
             ("command.", !self.command.is_empty()),
             ("files.", self.files.is_some()),
             ("sql.", self.sql.is_some()),
+            ("replication.", self.replicate.is_some()),
             ("deltaq.", self.from_queue.is_some()),
             ("kubernetes.", self.kubernetes.is_some()),
         ];
@@ -240,6 +250,9 @@ impl Flags {
             ("--sql", "database", text(self.sql.as_ref())),
             ("--query", "query", text(self.query.as_ref())),
             ("--since", "since", text(self.since.as_ref())),
+            ("--replicate", "database", text(self.replicate.as_ref())),
+            ("--table", "table", text(self.table.as_ref())),
+            ("--slot", "slot", text(self.slot.as_ref())),
             ("--from-queue", "queue", text(self.from_queue.as_ref())),
             ("--from-url", "url", text(self.from_url.as_ref())),
             ("--from-token-file", "token_file", path(self.from_token_file.as_ref())),

@@ -5,6 +5,7 @@
 
 mod board;
 mod files;
+mod replica;
 mod runbook;
 mod scene;
 mod tools;
@@ -16,13 +17,13 @@ use std::path::Path;
 use serde_json::Value;
 
 use self::board::Board;
-use self::scene::{HEALTHY, Scene};
+use self::scene::{HEALTHY, REPLICA, Scene};
 use self::tools::{Monitor, promtool};
 use crate::harness::waiting::until;
 use crate::metrics::page::Page;
 
 /// For each server the alerts that must fire, and other alerts that may fire.
-const EXPECTED: [(&str, &[&str], &[&str]); 12] = [
+const EXPECTED: [(&str, &[&str], &[&str]); 13] = [
     // Its sources are in contact without a list: by reports that there is no change, by calls that queue nothing, and by lists
     // that change nothing. A reflector of it has stopped on purpose.
     (HEALTHY, &[], &[DISK]),
@@ -42,6 +43,7 @@ const EXPECTED: [(&str, &[&str], &[&str]); 12] = [
     ("failing-key", &["DeltaqKeyFailing"], &["DeltaqChangesLate"]),
     ("crowded", &["DeltaqMemoryNearLimit"], &["DeltaqBacklogGrowing", "DeltaqNoWorker", "DeltaqChangesLate"]),
     ("old-backup", &["DeltaqBackupOld"], &[DISK]),
+    (REPLICA, &["DeltaqSlotLarge"], &[]),
 ];
 
 /// The disk of the machine that runs the test may be nearly full.
@@ -63,7 +65,7 @@ const NOT_SHOWN: [&str; 3] =
 #[test]
 fn staged_faults_fire_their_alerts_and_every_panel_has_data() {
     let mut scene = Scene::start();
-    let monitor = Monitor::start(&scene.targets());
+    let monitor = Monitor::start(&scene.targets(), &[(REPLICA, scene.replica.address())]);
     until("a first scrape of all", || monitor.query("up == 1").len() == EXPECTED.len());
     scene.start_load();
     for (server, must, _) in EXPECTED {
@@ -92,7 +94,7 @@ fn staged_faults_fire_their_alerts_and_every_panel_has_data() {
     });
     every_panel_has_data(&monitor);
     every_selector_of_an_alert_has_data(&monitor);
-    the_page_is_clean(&scene);
+    the_pages_are_clean(&scene);
     scene.end();
 }
 
@@ -131,16 +133,17 @@ fn every_selector_of_an_alert_has_data(monitor: &Monitor) {
     }
 }
 
-fn the_page_is_clean(scene: &Scene) {
-    let text = scene.page(HEALTHY);
-    let output = promtool(&["check", "metrics"], &text);
-    assert_eq!(output, "", "promtool reports no problem");
+fn the_pages_are_clean(scene: &Scene) {
     let board = Board::read();
     let shown: String = board.queries().map(|(_, expr)| expr).collect();
-    let page = Page::read(&text);
-    let absent = page.types.keys().filter(|family| !shown.contains(family.as_str()));
-    let absent: Vec<_> = absent.filter(|family| !NOT_SHOWN.contains(&family.as_str())).collect();
-    assert!(absent.is_empty(), "the dashboard does not show {absent:?}");
+    for text in [scene.page(HEALTHY), scene.replica.page()] {
+        let output = promtool(&["check", "metrics"], &text);
+        assert_eq!(output, "", "promtool reports no problem");
+        let page = Page::read(&text);
+        let absent = page.types.keys().filter(|family| !shown.contains(family.as_str()));
+        let absent: Vec<_> = absent.filter(|family| !NOT_SHOWN.contains(&family.as_str())).collect();
+        assert!(absent.is_empty(), "the dashboard does not show {absent:?}");
+    }
 }
 
 #[test]

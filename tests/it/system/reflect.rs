@@ -11,6 +11,7 @@ mod kubernetes;
 mod pages;
 mod queue;
 mod readings;
+mod replication;
 mod rest;
 mod restored;
 mod shifting;
@@ -29,14 +30,14 @@ use crate::harness::waiting::{found, until};
 use crate::system::cli::Server;
 
 /// A running `deltaq reflect`.
-struct Reflecting {
+pub(super) struct Reflecting {
     process: Process,
-    address: SocketAddr,
+    pub(super) address: SocketAddr,
 }
 
 impl Reflecting {
     /// Starts the process with these arguments, and waits until it serves its metrics.
-    fn start(server: &Server, line: &[&str]) -> Self {
+    pub(super) fn start(server: &Server, line: &[&str]) -> Self {
         let line = [&["reflect", "--metrics-listen", "127.0.0.1:0", "--log-format", "json"], line].concat();
         let mut process = Process::start(server.command(&line), |_, _| {});
         let address = found(|| {
@@ -55,7 +56,7 @@ impl Reflecting {
     }
 
     /// The reply to a GET of the process itself.
-    fn get(&self, path: &str) -> (u16, String) {
+    pub(super) fn get(&self, path: &str) -> (u16, String) {
         let mut connection = Connection::open(self.address).expect("a connection");
         let reply = connection.call(&Message::get(path.to_owned())).expect("a reply");
         (reply.status().expect("a status"), String::from_utf8(reply.body).expect("text"))
@@ -71,7 +72,7 @@ impl Reflecting {
 
     /// Waits until a metric is at least this.
     #[track_caller]
-    fn until_metric(&self, name: &str, label: &str, least: f64) {
+    pub(super) fn until_metric(&self, name: &str, label: &str, least: f64) {
         until(&format!("{name} {label} reaches {least}"), || self.metric(name, label) >= least);
     }
 

@@ -103,6 +103,22 @@ pub(super) fn database<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Str
     url.ok_or_else(|| de::Error::custom(form))
 }
 
+/// The URL of a database of PostgreSQL. No error repeats a password.
+pub(super) fn postgres<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let url = range::database_url(deserializer)?;
+    url.ok_or_else(|| {
+        de::Error::custom("invalid value, expected a URL such as \"postgres://reader@db.example/shop\"")
+    })
+}
+
+/// The name of a slot of replication, by PostgreSQL's rule.
+pub(super) fn optional_slot<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    range::text(deserializer, "a name of 1 to 63 lower-case letters, digits and underscores", |text| {
+        let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+        ((1..=63).contains(&text.len()) && text.bytes().all(is_plain)).then(|| Some(text.to_owned()))
+    })
+}
+
 /// The path of a resource of Kubernetes.
 pub(super) fn resource<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     range::text(

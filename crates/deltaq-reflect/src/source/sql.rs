@@ -26,6 +26,7 @@ use tokio::time::{Instant, timeout};
 
 use self::order::Order;
 use self::postgres::Postgres;
+pub(super) use self::postgres::options as postgres_options;
 use self::sqlite::Sqlite;
 use super::{Error, NextList, Output, jittered};
 use crate::{json, settings};
@@ -326,13 +327,18 @@ fn halves(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |text, byte| format!("{text}\\udc{byte:02x}"))
 }
 
+/// A text without a backslash as an SQL literal.
+pub(super) fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
 /// A name as a quoted SQL identifier.
-fn quoted(name: &str) -> String {
+pub(super) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 /// The error of a database, without any value of the data.
-fn failed(what: &str, error: sqlx::Error) -> Error {
+pub(super) fn failed(what: &str, error: sqlx::Error) -> Error {
     match error.as_database_error() {
         // The library's text also names a line, which is a line of PostgreSQL's source code.
         Some(of_database) => {

@@ -66,11 +66,22 @@ impl Cluster {
         Self::new(true)
     }
 
+    /// Starts a server whose log has the changes of rows. The role of deltaq may make slots.
+    pub(crate) fn logical() -> Self {
+        let cluster = Self::with_settings(false, vec!["wal_level=logical".to_owned()]);
+        cluster.sql("ALTER ROLE deltaq REPLICATION");
+        cluster
+    }
+
     fn new(is_durable: bool) -> Self {
+        Self::with_settings(is_durable, Vec::new())
+    }
+
+    fn with_settings(is_durable: bool, settings: Vec<String>) -> Self {
         let folder = folder();
         let template = template();
         run(Command::new("cp").args(["-a", "--reflink=auto"]).arg(&template).arg(folder.path().join("data")));
-        let mut cluster = Self { folder, is_durable, settings: Vec::new(), wall_clock: None, process: None };
+        let mut cluster = Self { folder, is_durable, settings, wall_clock: None, process: None };
         cluster.restart();
         cluster
     }

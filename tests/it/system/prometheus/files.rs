@@ -62,12 +62,15 @@ fn faster(rules: &str) -> String {
     (fast + rest).replace("* 60", "* 1")
 }
 
-/// A configuration that scrapes these servers.
-pub(super) fn configuration(targets: &[(&str, SocketAddr)]) -> String {
+/// A configuration that scrapes these servers and reflectors.
+pub(super) fn configuration(servers: &[(&str, SocketAddr)], reflectors: &[(&str, SocketAddr)]) -> String {
     let mut text = format!("global: {{scrape_interval: {INTERVAL}, evaluation_interval: {INTERVAL}}}\n");
-    text.push_str("rule_files: [deltaq.rules.yml]\nscrape_configs:\n- job_name: deltaq\n  static_configs:\n");
-    for (name, address) in targets {
-        let _ = writeln!(text, "  - {{targets: [\"{address}\"], labels: {{instance: {name}}}}}");
+    text.push_str("rule_files: [deltaq.rules.yml]\nscrape_configs:\n");
+    for (job, targets) in [("deltaq", servers), ("deltaq-reflect", reflectors)] {
+        let _ = writeln!(text, "- job_name: {job}\n  static_configs:");
+        for (name, address) in targets {
+            let _ = writeln!(text, "  - {{targets: [\"{address}\"], labels: {{instance: {name}}}}}");
+        }
     }
     text
 }

@@ -1,4 +1,4 @@
-//! The servers that Prometheus scrapes: a healthy one with all kinds of load, and one for each fault.
+//! The servers that Prometheus scrapes: a healthy one with all kinds of load, and one for each fault. One of them is a reflector.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -11,6 +11,7 @@ use std::time::Duration;
 use deltaq_runtime::clock::Clock;
 use serde_json::{Value, json};
 
+use super::replica::Replica;
 use super::tools::pause;
 use super::work::{self, Caller};
 use crate::chaos::faults::{self, Plan};
@@ -18,6 +19,8 @@ use crate::harness::server::{Spawned, Store};
 
 /// The server without a fault.
 pub(super) const HEALTHY: &str = "healthy";
+/// The reflector of a table.
+pub(super) const REPLICA: &str = "replica";
 /// The queue of the faulty servers.
 const QUEUE: &str = "/v1/queues/q";
 /// The error of a failing disk.
@@ -41,6 +44,7 @@ pub(super) struct Scene {
     working: Vec<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
     servers: Vec<(&'static str, Spawned)>,
+    pub(super) replica: Replica,
     /// While this file exists, the disk fails.
     switch: PathBuf,
     _stores: [Store; 3],
@@ -87,7 +91,8 @@ impl Scene {
             ("old-backup", old_backup),
         ];
         let (working, stop, stores) = (Vec::new(), Arc::default(), [store, failing, backed_up]);
-        let scene = Self { working, stop, servers, switch, _stores: stores };
+        let replica = Replica::start();
+        let scene = Self { working, stop, servers, replica, switch, _stores: stores };
         scene.cause_faults();
         scene
     }

@@ -76,14 +76,14 @@ pub(super) struct Monitor {
 }
 
 impl Monitor {
-    /// Scrapes these servers with the rules of the project, sixty times as fast.
-    pub(super) fn start(targets: &[(&str, SocketAddr)]) -> Self {
+    /// Scrapes these servers and reflectors with the rules of the project, sixty times as fast.
+    pub(super) fn start(servers: &[(&str, SocketAddr)], reflectors: &[(&str, SocketAddr)]) -> Self {
         require();
         let folder =
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("prometheus-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         fs::write(folder.join("deltaq.rules.yml"), files::fast_rules()).expect("a file");
-        fs::write(folder.join("prometheus.yml"), files::configuration(targets)).expect("a file");
+        fs::write(folder.join("prometheus.yml"), files::configuration(servers, reflectors)).expect("a file");
         let mut process = Command::new("prometheus")
             .arg(format!("--config.file={}", folder.join("prometheus.yml").display()))
             .arg(format!("--storage.tsdb.path={}", folder.join("data").display()))

@@ -50,9 +50,9 @@ fn the_example_file_has_every_kind_of_source() {
     let settings = deltaq::config::reflect::load(&path).expect("the example is valid");
     let kinds: Vec<_> =
         settings.sources.values().filter_map(deltaq_reflect::settings::Source::kind).collect();
-    assert_eq!((kinds.len(), settings.sources.len()), (6, 6));
+    assert_eq!((kinds.len(), settings.sources.len()), (7, 7));
     let text = std::fs::read_to_string(path).expect("text");
-    for kind in ["rest", "command", "files", "sql", "deltaq", "kubernetes"] {
+    for kind in ["rest", "command", "files", "sql", "replication", "deltaq", "kubernetes"] {
         assert!(text.contains(&format!(".{kind}]\n")), "{kind}");
     }
 }

@@ -112,7 +112,7 @@ fn bytes(row: &PgRow, index: usize) -> Result<Option<&[u8]>, Error> {
 }
 
 /// The options of a URL, completed from the environment and the password file.
-fn options(url: &str) -> Result<PgConnectOptions, Error> {
+pub(in crate::source) fn options(url: &str) -> Result<PgConnectOptions, Error> {
     // The driver logs lines of the password file that it can't parse, with the password.
     let options = with_default(NoSubscriber::new(), || plain_host(url).parse::<PgConnectOptions>());
     let options = options.map_err(|error| failed("the URL of the database is not valid", error))?;
