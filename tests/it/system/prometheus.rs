@@ -36,7 +36,8 @@ const EXPECTED: [(&str, &[&str], &[&str]); 13] = [
         &["DeltaqCallsRefused", "DeltaqBacklogGrowing", "DeltaqNoWorker", "DeltaqChangesLate", DISK],
     ),
     ("parked", &["DeltaqKeysParked"], &[]),
-    ("capped", &["DeltaqConnectionsNearLimit"], &[]),
+    // All its connections are in use, so it may refuse a monitor whose connection was cut off.
+    ("capped", &["DeltaqConnectionsNearLimit"], &["DeltaqDown"]),
     ("silent", &["DeltaqSourceSilent"], &[]),
     ("failing-reflector", &["DeltaqReflectorFailing"], &[]),
     ("dead-reflector", &["DeltaqReflectorDown"], &[]),
