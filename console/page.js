@@ -14,7 +14,7 @@ export const unread = (queues) => (queues ?? []).map((queue) => h("p", { class: 
 /** What the caller may not do to a queue, in a sentence; null if it may do all of it. */
 export function readOnlyNote(who, queue, verbs) {
   const missing = verbs.filter((verb) => !may(who, verb, queue));
-  return missing.length === 0 ? null : h("p", { class: "note" }, "Read only: the token ", foreign(who.name), ` has no grant of ${missing.join(" and ")} on this queue.`);
+  return missing.length === 0 ? null : h("p", { class: "note" }, `${missing.length < verbs.length ? "T" : "Read only: t"}he token `, foreign(who.name), ` has no grant of ${missing.join(" and ")} on this queue.`);
 }
 
 /** A button for a call on a queue that needs a grant of `verb`. Its failure is shown in `problem`. */

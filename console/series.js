@@ -20,18 +20,17 @@ const CHARTS = [
 
 /** A time in hours and minutes. */
 function roughly(ms) {
-  const minutes = Math.round(ms / 60_000);
-  if (minutes < 1) return "less than a minute";
+  const minutes = Math.ceil(ms / 60_000);
   return minutes < 60 ? `about ${minutes} min` : `about ${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
 /** How long until no key waits, in a sentence. */
-export function drainText({ empties_in_ms: left, reason, waiting, shrinks_per_minute: shrinks }) {
+export function drainText({ empties_in_ms: left, reason, waiting }) {
   if (waiting === 0) return "No key waits.";
   const keys = counted(waiting, "key");
-  if (left !== null && left !== undefined) return `Empty in ${roughly(left)} at this rate: ${keys} ${are(waiting, "waits", "wait")}, and each minute ${perMinute(shrinks)} fewer.`;
+  if (left !== null && left !== undefined) return `Empty in ${roughly(left)} at this rate: ${keys} ${are(waiting, "waits", "wait")}.`;
   if (reason === "stalled") return `${keys} ${are(waiting, "waits", "wait")}, and none was acknowledged in the last minutes.`;
-  if (reason === "growing" || typeof shrinks === "number") return `It does not get empty at this rate: ${keys} ${are(waiting, "waits", "wait")}, and each minute ${shrinks < 0 ? `${perMinute(-shrinks)} more come than go` : "as many come as go"}.`;
+  if (reason === "growing") return `It does not get empty at this rate: ${keys} ${are(waiting, "waits", "wait")}.`;
   return `${keys} ${are(waiting, "waits", "wait")}. The rate is not known yet.`;
 }
 

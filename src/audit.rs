@@ -184,11 +184,8 @@ impl Audit {
         let Some(path) = &settings.file else { return Ok((Self { all, ..Self::default() }, None)) };
         let file = LogFile::open(path.clone()).map_err(|source| Error { path: path.clone(), source })?;
         let activity = Arc::<Activity>::default();
-        match log_file::end(path) {
-            Ok(lines) => activity.add_lines(&lines),
-            Err(error) => {
-                tracing::warn!(%error, path = %path.display(), "can't read the audit log: the activity begins without earlier calls");
-            }
+        if let Err(error) = log_file::lines(path, |line| activity.restore(line)) {
+            tracing::warn!(%error, path = %path.display(), "can't read the audit log: the activity lacks earlier calls");
         }
         let (sender, lines) = mpsc::channel(LINES_MAX);
         let shared = Arc::<Shared>::default();

@@ -37,6 +37,7 @@ pub use gate::in_flight::InFlightLimits;
 pub use gate::seats::Seats;
 pub use node::{Node, NodeError, SecretError};
 pub use reply::layers::cors;
+pub(crate) use request::params::check_name;
 pub use request::seed::read_seed;
 pub use request_metrics::RequestMetrics;
 pub use router::{Api, router};

@@ -69,12 +69,12 @@ impl Activity {
         self.callers.lock().add(by, entry, ENTRIES_MAX);
     }
 
-    /// Adds the calls in these lines of the audit log, oldest first. Lines without an operation are no calls of the activity.
-    pub(super) fn add_lines(&self, lines: &[u8]) {
-        let mut callers = self.callers.lock();
-        for line in lines.split(|&byte| byte == b'\n') {
-            let Ok(entry) = serde_json::from_slice::<Entry>(line) else { continue };
-            callers.add(entry.by.clone(), entry, ENTRIES_MAX);
+    /// Adds the call of a line of the audit log. Most lines have no operation, and are none of the activity.
+    pub(super) fn restore(&self, line: &[u8]) {
+        if memchr::memmem::find(line, b"\"operation\":").is_some()
+            && let Ok(entry) = serde_json::from_slice::<Entry>(line)
+        {
+            self.callers.lock().add(entry.by.clone(), entry, ENTRIES_MAX);
         }
     }
 

@@ -1,12 +1,12 @@
 //! The file of the audit log. It is opened for appending, and opened again after logrotate has moved it.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 /// Maximum number of bytes that are read of the end of a file. A line has about 350 bytes.
-const END_MAX: u64 = 8 << 20;
+const END_MAX: u64 = 64 << 20;
 
 /// The file at a path.
 #[derive(Debug)]
@@ -45,21 +45,48 @@ impl LogFile {
     }
 }
 
+/// Opens the file for whole lines: what a crash has left of a line gets an end.
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+    let mut file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
+    if is_cut(path).unwrap_or_default() {
+        let _best_effort = file.write_all(b"\n");
+    }
+    Ok(file)
 }
 
-/// The last whole lines of a file. A terminal or a pipe has none.
-pub(super) fn end(path: &Path) -> io::Result<Vec<u8>> {
+/// Whether the last line of a file has no end.
+fn is_cut(path: &Path) -> io::Result<bool> {
     if !std::fs::metadata(path)?.is_file() {
-        return Ok(Vec::new());
+        return Ok(false);
     }
+    let (mut file, mut last) = (File::open(path)?, [b'\n']);
+    if file.metadata()?.len() > 0 {
+        file.seek(SeekFrom::End(-1))?;
+        file.read_exact(&mut last)?;
+    }
+    Ok(last != *b"\n")
+}
+
+/// Passes on the whole lines at the end of the file before the last rotation, and then those of the file. A terminal or a pipe has none.
+pub(super) fn lines(path: &Path, mut take: impl FnMut(&[u8])) -> io::Result<()> {
+    let mut before = path.as_os_str().to_owned();
+    before.push(".1");
+    for path in [Path::new(&before), path] {
+        if std::fs::metadata(path).is_ok_and(|found| found.is_file()) {
+            end(path, &mut take)?;
+        }
+    }
+    Ok(())
+}
+
+fn end(path: &Path, take: &mut impl FnMut(&[u8])) -> io::Result<()> {
     let mut file = File::open(path)?;
     let skipped = file.metadata()?.len().saturating_sub(END_MAX);
     file.seek(SeekFrom::Start(skipped))?;
-    let mut bytes = Vec::new();
-    file.take(END_MAX).read_to_end(&mut bytes)?;
-    let partial =
-        if skipped > 0 { bytes.iter().position(|&byte| byte == b'\n').unwrap_or(bytes.len()) } else { 0 };
-    Ok(bytes.split_off(partial))
+    let lines = BufReader::new(file.take(END_MAX)).split(b'\n');
+    // The first line may lack its beginning.
+    for line in lines.skip(usize::from(skipped > 0)) {
+        take(&line?);
+    }
+    Ok(())
 }

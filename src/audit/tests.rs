@@ -180,17 +180,43 @@ async fn the_activity_goes_on_after_a_restart() {
     let path = folder.path().join("audit.jsonl");
     let (audit, writer) = open(&path);
     record_operation(&audit, Class::Admin, Some("root"), Some("purge_queue"), "ok");
+    written(writer, &path).await;
+    // logrotate has moved the file.
+    std::fs::rename(&path, folder.path().join("audit.jsonl.1")).unwrap();
+    let (audit, writer) = open(&path);
     record_operation(&audit, Class::Admin, None, Some("pause_queue"), "gone");
     record_operation(&audit, Class::Refusal, Some("erp"), Some("purge_queue"), "forbidden");
     record(&audit, Class::Admin, Some("root"), "ok");
     let before = audit.activity().newest(10, |_| true);
     assert_eq!(before.len(), 2);
     written(writer, &path).await;
-    // A line that a crash has cut, and one that says how many were lost.
+    // A line that says how many were lost, and one that a crash has cut.
     let cut = "{\"lost\":3}\n{\"time\":\"2026-11-21T15:1";
     std::fs::write(&path, std::fs::read_to_string(&path).unwrap() + cut).unwrap();
-    let (audit, _writer) = open(&path);
+    let (audit, writer) = open(&path);
     assert_eq!(audit.activity().newest(10, |_| true), before);
+    // The next line is whole.
+    record_operation(&audit, Class::Admin, Some("ops"), Some("put_queue"), "ok");
+    let closing = CancellationToken::new();
+    closing.cancel();
+    writer.run(closing).await;
+    let (audit, _writer) = open(&path);
+    assert_eq!(audit.activity().newest(10, |entry| &*entry.operation == "put_queue").len(), 1);
+}
+
+#[tokio::test]
+async fn many_calls_of_one_token_do_not_hide_those_of_others_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.jsonl");
+    let (audit, writer) = open(&path);
+    record_operation(&audit, Class::Admin, Some("rare"), Some("purge_queue"), "ok");
+    for _ in 0..40_000 {
+        record_operation(&audit, Class::Admin, Some("busy"), Some("pause_queue"), "ok");
+    }
+    written(writer, &path).await;
+    assert!(std::fs::metadata(&path).unwrap().len() > 4 << 20);
+    let (audit, _writer) = open(&path);
+    assert_eq!(audit.activity().newest(10, |entry| entry.by.as_deref() == Some("rare")).len(), 1);
 }
 
 #[test]
@@ -198,10 +224,13 @@ fn only_whole_lines_of_the_end_of_a_file_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("audit.jsonl");
     let line = "0123456789".repeat(100) + "\n";
-    std::fs::write(&path, line.repeat(20_000)).unwrap();
-    let end = log_file::end(&path).unwrap();
-    assert!(end.len() > (8 << 20) - 2 * line.len() && end.len() < 8 << 20, "{}", end.len());
-    let mut lines = end.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
-    assert!(lines.all(|found| found.len() == line.len() - 1));
-    assert!(log_file::end("/dev/null".as_ref()).unwrap().is_empty());
+    std::fs::write(&path, line.repeat(70_000)).unwrap();
+    let (mut count, mut is_whole) = (0, true);
+    let take = |found: &[u8]| {
+        count += 1;
+        is_whole &= found.len() == line.len() - 1;
+    };
+    log_file::lines(&path, take).unwrap();
+    assert_eq!((count, is_whole), ((64 << 20) / line.len(), true));
+    log_file::lines("/dev/null".as_ref(), |_| unreachable!("no file")).unwrap();
 }

@@ -66,7 +66,7 @@ pub use self::queue::source_reports::SourceReport;
 pub use self::queue::{Document, Handle};
 pub use self::registry::{Creator, FirstCall, Limits, Registry};
 pub use self::series::{
-    Backlog, Bucket, Counts, Gauges, Minute, SERIES_MINUTES, SeriesRange, SeriesSums, Sketch,
+    Backlog, Bucket, Counts, Gauges, Minute, Outlook, SERIES_MINUTES, SeriesRange, SeriesSums, Sketch,
 };
 pub use self::time::Moment;
 pub use self::watch::{KeyFilter, Shard, WatchFrom, Watcher};

@@ -26,7 +26,7 @@ pub use self::bucket::{Bucket, Counts, Gauges};
 pub(crate) use self::kept::QueueSeries;
 pub use self::minute::Minute;
 pub use self::sketch::Sketch;
-pub use self::sums::{Backlog, SeriesRange, SeriesSums};
+pub use self::sums::{Backlog, Outlook, SeriesRange, SeriesSums};
 
 use self::kept::KEPT_HOURS;
 use self::minute::Ran;

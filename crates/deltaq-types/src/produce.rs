@@ -230,7 +230,7 @@ pub struct SourcesChange {
 
 /// The threshold of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with stale_after")]
 pub struct SourceThreshold {
     /// How long the source may be silent before it counts as stale, from 1s to 8784h; null for no threshold.
     #[serde(deserialize_with = "range::optional_span::<STALE_AFTER_US_MIN, STALE_AFTER_US_MAX, _>")]

@@ -155,7 +155,7 @@ pub struct DrainEstimate {
     pub reason: Option<DrainReason>,
     /// Ready and leased keys at the end of the last minute.
     pub waiting: u64,
-    /// By how many keys a minute this number shrank; negative if it grew, and null if it is not known.
+    /// By how many keys a minute the lowest numbers of the two halves of the minutes shrank; negative if they grew, and null if it is not known.
     #[schema(required = true)]
     pub shrinks_per_minute: Option<f64>,
     /// Over how many minutes this was measured, at most 10; 0 if it is not known.

@@ -21,7 +21,7 @@ use clap::Args;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 
 use self::file::File;
-use self::order::levels;
+use self::order::{check_circles, levels};
 use self::plan::{Action, QueuePlan};
 use self::print::print;
 use super::confirm::confirm;
@@ -95,6 +95,7 @@ impl Execute for Apply {
             let deletions = prune::plans(session, owner, &plans, self.max_deletes).await?;
             plans.extend(deletions);
         }
+        check_circles(&plans)?;
         if self.dry_run {
             // A reader that has closed the pipe hides no result.
             let printed = print(session, plans.iter());

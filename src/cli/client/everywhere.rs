@@ -154,7 +154,9 @@ impl Execute for Activity {
             let call = session.call("list_activity", "", "")?.query("queue", queue.as_ref());
             Ok(call.query("by", by.as_ref()).query("operation", operation.as_ref()))
         };
-        print_list::<ActivityEntry>(session, call, limit, "no calls that needed the grant admin").await
+        let is_filtered = queue.is_some() || by.is_some() || operation.is_some();
+        let none = if is_filtered { "no call matches" } else { "no calls that needed the grant admin" };
+        print_list::<ActivityEntry>(session, call, limit, none).await
     }
 }
 
@@ -212,8 +214,16 @@ fn print_found(found: &Found, session: &Session) -> Result<(), Failure> {
 }
 
 impl Row for SourceDocument {
-    const COLUMNS: &'static [&'static str] =
-        &["SOURCE", "KEYS", "LAST CONTACT", "LAST COMPLETE LIST", "STALE AFTER", "STATE", "SEQUENCE"];
+    const COLUMNS: &'static [&'static str] = &[
+        "SOURCE",
+        "KEYS",
+        "LAST CONTACT",
+        "LAST COMPLETE LIST",
+        "STALE AFTER",
+        "STATE",
+        "PROBLEM",
+        "SEQUENCE",
+    ];
 
     fn cells(&self) -> Vec<Cell> {
         vec![
@@ -222,7 +232,12 @@ impl Row for SourceDocument {
             Cell::optional(self.last_contact_at.map(|at| at.to_string())),
             Cell::optional(self.last_replaced_at.map(|at| at.to_string())),
             Cell::optional(self.stale_after.as_ref().map(ToString::to_string)),
-            if self.is_stale { Cell::new("stale").tone(Tone::Bad) } else { Cell::new("ok") },
+            match &self.problem {
+                _ if self.is_stale => Cell::new("stale").tone(Tone::Bad),
+                Some(_) => Cell::new("out of step").tone(Tone::Bad),
+                None => Cell::new("in step"),
+            },
+            Cell::optional(self.problem.as_ref().map(|problem| &problem.detail)),
             Cell::optional(self.sequence.map(|number| number.to_string())),
         ]
     }
@@ -241,6 +256,7 @@ impl Row for QueueSourceDocument {
         "LAST COMPLETE LIST",
         "STALE AFTER",
         "STATE",
+        "PROBLEM",
         "SEQUENCE",
     ];
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use deltaq_service::{
-    Backlog, Bucket, Counts, Gauges, Handle, Minute, Name, SeriesRange, SeriesSums, Sketch,
+    Backlog, Bucket, Counts, Gauges, Handle, Minute, Name, Outlook, SeriesRange, SeriesSums, Sketch,
 };
 use serde::{Deserialize, Serialize};
 
@@ -24,8 +24,20 @@ pub(in crate::http) struct Part {
     complete_from: u32,
     /// The minute up to which the sums are complete.
     until: u32,
-    /// Keys that wait now and before, the minutes in between, and acks.
-    backlog: (u64, u64, u32, u64),
+    /// Keys that wait now, the lowest numbers of both halves, the minutes, and acks.
+    backlog: (u64, [u64; 2], u32, u64),
+    #[serde(with = "PartOutlook")]
+    outlook: Outlook,
+}
+
+/// The form of an outlook.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(remote = "Outlook")]
+enum PartOutlook {
+    Empty,
+    After(u64),
+    Stalled,
+    Growing,
 }
 
 /// The minutes, the counts, the gauges and the classes of the histogram of a point.
@@ -80,13 +92,14 @@ impl Part {
             let classes = sum.works.classes().to_vec();
             PartPoint(*minutes, sum.counts.numbers(), sum.gauges.numbers(), classes)
         };
-        let Backlog { now, before, minutes, acks } = sums.backlog;
+        let Backlog { now, lows, minutes, acks, outlook } = sums.backlog;
         Self {
             points: sums.points.iter().map(point).collect(),
             queues: sums.queues,
             complete_from: sums.complete_from.0,
             until: until.0,
-            backlog: (now, before, minutes, acks),
+            backlog: (now, lows, minutes, acks),
+            outlook,
         }
     }
 
@@ -95,13 +108,13 @@ impl Part {
             let sum = Bucket::new(Counts::of(counts), Gauges::of(gauges), Sketch::of_classes(&classes));
             (minutes, sum)
         };
-        let (now, before, minutes, acks) = self.backlog;
+        let (now, lows, minutes, acks) = self.backlog;
         SeriesSums {
             range,
             points: self.points.into_iter().map(point).collect(),
             queues: self.queues,
             complete_from: Minute(self.complete_from),
-            backlog: Backlog { now, before, minutes, acks },
+            backlog: Backlog { now, lows, minutes, acks, outlook: self.outlook },
         }
     }
 }

@@ -143,8 +143,8 @@ impl Params {
 
 /// A wrong value. The reader of the value adds its position.
 #[derive(Debug)]
-pub(in crate::http) struct Wrong {
-    pub(super) why: String,
+pub(crate) struct Wrong {
+    pub(crate) why: String,
     /// The exceeded limit: the name and the value of a field of the problem.
     pub(super) limit: Option<(&'static str, u64)>,
 }
@@ -190,7 +190,7 @@ pub(in crate::http) fn read_duration(
 }
 
 /// Checks the name of a source, worker or pop.
-pub(in crate::http) fn check_name(text: &str) -> Result<(), Wrong> {
+pub(crate) fn check_name(text: &str) -> Result<(), Wrong> {
     if text.is_empty() || text.len() > NAME_BYTES_MAX || text.chars().any(char::is_control) {
         let why = format!("it takes 1 to {NAME_BYTES_MAX} bytes of text without control characters");
         return Err(Wrong { why, limit: Some(("limit", NAME_BYTES_MAX as u64)) });

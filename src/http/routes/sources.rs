@@ -197,9 +197,12 @@ pub(in crate::http) async fn change_several(
     if state.partitions.get(&name)?.configure_sources(&thresholds, check).await?? {
         return Ok(StatusCode::NO_CONTENT);
     }
-    let detail = format!(
-        "the queue remembers at most {SOURCES_MAX} sources, and can't forget those with sequence numbers; nothing was changed"
-    );
+    let why = if thresholds.len() > SOURCES_MAX {
+        "and the call names more"
+    } else {
+        "and can't forget those with sequence numbers"
+    };
+    let detail = format!("the queue remembers at most {SOURCES_MAX} sources, {why}; nothing was changed");
     Err(Problem::new(Code::TooManySequences, detail).with("limit", SOURCES_MAX))
 }
 

@@ -1,6 +1,6 @@
 //! The points of a series.
 
-use deltaq_service::{Backlog, Bucket, Counts, Minute, SERIES_MINUTES, SeriesRange, SeriesSums};
+use deltaq_service::{Backlog, Bucket, Counts, Minute, Outlook, SERIES_MINUTES, SeriesRange, SeriesSums};
 use deltaq_types::{
     DrainEstimate, DrainReason, ProcessingTime, SeriesCounts, SeriesDocument, SeriesGauges, SeriesPoint,
     SeriesRates,
@@ -116,31 +116,27 @@ fn thousandth(number: u64) -> f64 {
 
 /// The estimate that follows from how the backlog has changed.
 fn drain(backlog: &Backlog) -> DrainEstimate {
-    let Backlog { now, before, minutes, acks } = *backlog;
-    let known = DrainEstimate {
-        empties_in_ms: None,
-        reason: None,
-        waiting: now,
-        shrinks_per_minute: None,
-        measured_minutes: minutes.into(),
+    let Backlog { now, lows: [before, after], minutes, acks, outlook } = *backlog;
+    let trend = || {
+        rate(before.saturating_sub(after), backlog.span())
+            - rate(after.saturating_sub(before), backlog.span())
     };
-    if minutes == 0 {
-        return DrainEstimate { reason: Some(DrainReason::Unknown), ..known };
+    let (empties_in_ms, reason) = match outlook {
+        _ if minutes == 0 => (None, Some(DrainReason::Unknown)),
+        Outlook::Empty => (Some(0), None),
+        Outlook::After(ms) => (Some(ms), None),
+        // Some queues get empty.
+        Outlook::Stalled if acks > 0 => (None, Some(DrainReason::Growing)),
+        Outlook::Stalled => (None, Some(DrainReason::Stalled)),
+        Outlook::Growing => (None, Some(DrainReason::Growing)),
+    };
+    DrainEstimate {
+        empties_in_ms,
+        reason,
+        waiting: now,
+        shrinks_per_minute: (minutes > 0).then(trend),
+        measured_minutes: minutes.into(),
     }
-    let shrunk = before.saturating_sub(now);
-    let grown = now.saturating_sub(before);
-    let known =
-        DrainEstimate { shrinks_per_minute: Some(rate(shrunk, minutes) - rate(grown, minutes)), ..known };
-    if now == 0 {
-        return DrainEstimate { empties_in_ms: Some(0), ..known };
-    }
-    if shrunk == 0 {
-        let reason = if acks == 0 && grown == 0 { DrainReason::Stalled } else { DrainReason::Growing };
-        return DrainEstimate { reason: Some(reason), ..known };
-    }
-    let span_ms = u128::from(minutes) * u128::from(MINUTE_MS);
-    let empties_in_ms = u128::from(now) * span_ms / u128::from(shrunk);
-    DrainEstimate { empties_in_ms: Some(u64::try_from(empties_in_ms).unwrap_or(u64::MAX)), ..known }
 }
 
 #[cfg(test)]
@@ -149,17 +145,21 @@ mod tests {
 
     #[test]
     fn the_estimate_follows_from_the_last_minutes() {
-        let of = |now, before, minutes, acks| {
-            let estimate = drain(&Backlog { now, before, minutes, acks });
+        let of = |outlook, lows, minutes, acks| {
+            let estimate = drain(&Backlog { now: 7, lows, minutes, acks, outlook });
             (estimate.empties_in_ms, estimate.reason, estimate.shrinks_per_minute)
         };
-        assert_eq!(of(120, 220, 10, 300), (Some(12 * MINUTE_MS), None, Some(10.0)));
-        assert_eq!(of(0, 50, 9, 50), (Some(0), None, Some(5.556)));
-        assert_eq!(of(50, 50, 9, 70), (None, Some(DrainReason::Growing), Some(0.0)), "as many come as go");
-        assert_eq!(of(80, 50, 10, 70), (None, Some(DrainReason::Growing), Some(-3.0)));
-        assert_eq!(of(80, 50, 10, 0), (None, Some(DrainReason::Growing), Some(-3.0)));
-        assert_eq!(of(50, 50, 9, 0), (None, Some(DrainReason::Stalled), Some(0.0)));
-        assert_eq!(of(50, 50, 0, 0), (None, Some(DrainReason::Unknown), None));
-        assert_eq!(of(u64::MAX, 0, 1, 0).1, Some(DrainReason::Growing));
+        assert_eq!(of(Outlook::After(5), [220, 120], 10, 300), (Some(5), None, Some(20.0)));
+        assert_eq!(of(Outlook::Empty, [50, 0], 9, 50), (Some(0), None, Some(10.0)));
+        let growing = Some(DrainReason::Growing);
+        assert_eq!(of(Outlook::Growing, [50, 80], 10, 70), (None, growing, Some(-6.0)));
+        assert_eq!(of(Outlook::Stalled, [50, 50], 9, 0), (None, Some(DrainReason::Stalled), Some(0.0)));
+        assert_eq!(
+            of(Outlook::Stalled, [50, 40], 10, 7),
+            (None, growing, Some(2.0)),
+            "other queues get empty"
+        );
+        assert_eq!(of(Outlook::Stalled, [50, 50], 0, 0), (None, Some(DrainReason::Unknown), None));
+        assert_eq!(of(Outlook::Growing, [0, u64::MAX], 1, 0).1, growing);
     }
 }

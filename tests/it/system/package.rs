@@ -143,8 +143,10 @@ fn a_release_has_checksums_an_sbom_and_a_program_that_runs() {
     let wrapper = format!("-server-{}.tgz", env!("CARGO_PKG_VERSION"));
     // scripts/go-client.sh builds a program with the modules for Go.
     let modules = format!("-go-{}.zip", env!("CARGO_PKG_VERSION"));
-    let kinds = [".tar.gz", ".deb", ".cdx.json", ".intoto.json", ".whl", &wrapper, &modules];
-    assert!(names.len() == 8 && kinds.iter().all(|kind| is_named(kind)), "{sums}");
+    // `scripts/java-client.sh --all` builds a program with the packages for Java.
+    let packages = format!("-java-{}.zip", env!("CARGO_PKG_VERSION"));
+    let kinds = [".tar.gz", ".deb", ".cdx.json", ".intoto.json", ".whl", &wrapper, &modules, &packages];
+    assert!(names.len() == 9 && kinds.iter().all(|kind| is_named(kind)), "{sums}");
     run(Command::new("sha256sum").args(["--check", "--strict", "SHA256SUMS"]).current_dir(folder.path()));
 
     let archive = names.iter().find(|name| name.ends_with(".tar.gz")).expect("an archive");

@@ -35,16 +35,34 @@ pub struct SeriesSums {
 }
 
 /// How the number of keys that are ready or leased has changed lately.
+///
+/// The lowest numbers of two spans are compared, and not two instants: the number of a queue that is filled once a minute goes up and down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
     /// Ready and leased keys at the end of the last minute.
     pub now: u64,
-    /// The same at the end of an earlier minute.
-    pub before: u64,
-    /// The minutes in between; 0 if the server did not run for long enough.
+    /// The lowest numbers of each queue in the first and in the second half of the minutes.
+    pub lows: [u64; 2],
+    /// The minutes; 0 if the server did not run for long enough.
     pub minutes: u32,
-    /// Acknowledged keys in between.
+    /// Keys that were acknowledged in them.
     pub acks: u64,
+    /// When no key is ready or leased, of the queue that takes longest.
+    pub outlook: Outlook,
+}
+
+/// When no key of a queue is ready or leased, if it goes on as in the last minutes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outlook {
+    /// None is now.
+    #[default]
+    Empty,
+    /// After this many milliseconds.
+    After(u64),
+    /// Never: none is acknowledged.
+    Stalled,
+    /// Never: at least as many come as go.
+    Growing,
 }
 
 impl SeriesRange {
@@ -73,7 +91,7 @@ impl SeriesRange {
 pub(crate) struct Frame {
     /// For each point, the last of its minutes in which the server ran.
     last_ran: Vec<Option<Minute>>,
-    /// Between the ends of these minutes, the backlog is compared.
+    /// Between the ends of these minutes, the backlogs are compared.
     compared: Option<(Minute, Minute)>,
 }
 
@@ -128,14 +146,8 @@ impl SeriesSums {
                 sum.gauges.add(&gauges.after(ran.since(minute)));
             }
         }
-        if let Some((first, end)) = frame.compared {
-            self.backlog.minutes = self.backlog.minutes.max(end.0 - first.0);
-            self.backlog.before += waiting_at(series, first);
-            self.backlog.now += waiting_at(series, end);
-            series.visit(first.plus(1)..end.plus(1), |_, bucket| {
-                let [acks, ..] = bucket.counts.settled;
-                self.backlog.acks += acks;
-            });
+        if let Some(compared) = frame.compared {
+            self.backlog.add(&Backlog::of(series, compared));
         }
     }
 
@@ -157,10 +169,63 @@ impl SeriesSums {
         }
         self.queues += other.queues;
         self.complete_from = self.complete_from.max(other.complete_from);
-        self.backlog.now += other.backlog.now;
-        self.backlog.before += other.backlog.before;
-        self.backlog.minutes = self.backlog.minutes.max(other.backlog.minutes);
-        self.backlog.acks += other.backlog.acks;
+        self.backlog.add(&other.backlog);
+    }
+}
+
+impl Backlog {
+    /// The backlog of a queue between the ends of two minutes.
+    fn of(series: &QueueSeries, (first, end): (Minute, Minute)) -> Self {
+        let minutes = end.0 - first.0;
+        let middle = first.plus(minutes / 2);
+        let (mut lows, mut now, mut acks) = ([waiting_at(series, first), u64::MAX], 0, 0);
+        for minute in (first.0..=end.0).map(Minute) {
+            now = waiting_at(series, minute);
+            let [before, after] = &mut lows;
+            let low = if minute <= middle { before } else { after };
+            *low = now.min(*low);
+        }
+        series.visit(first.plus(1)..end.plus(1), |_, bucket| acks += bucket.counts.settled[0]);
+        lows[1] = lows[1].min(now);
+        let this = Self { now, lows, minutes, acks, outlook: Outlook::Empty };
+        Self { outlook: this.outlook_of_queue(), ..this }
+    }
+
+    /// The time between the two halves.
+    #[must_use]
+    pub const fn span(&self) -> u32 {
+        self.minutes - self.minutes / 2
+    }
+
+    fn outlook_of_queue(&self) -> Outlook {
+        let [before, after] = self.lows;
+        let after_minutes = |minutes: u32, keys: u64| {
+            let ms = u128::from(self.now) * u128::from(minutes) * 60_000 / u128::from(keys.max(1));
+            Outlook::After(u64::try_from(ms).unwrap_or(u64::MAX))
+        };
+        if self.now == 0 {
+            Outlook::Empty
+        } else if before > after && after > 0 {
+            after_minutes(self.span(), before - after)
+        } else if after == 0 && self.acks > 0 {
+            // It was empty a moment ago, so its keys don't wait for others.
+            after_minutes(self.minutes, self.acks)
+        } else if self.acks == 0 && after <= before {
+            Outlook::Stalled
+        } else {
+            Outlook::Growing
+        }
+    }
+
+    /// Adds the backlog of other queues.
+    fn add(&mut self, other: &Self) {
+        self.now += other.now;
+        let [before, after] = &mut self.lows;
+        *before += other.lows[0];
+        *after += other.lows[1];
+        self.minutes = self.minutes.max(other.minutes);
+        self.acks += other.acks;
+        self.outlook = self.outlook.max(other.outlook);
     }
 }
 
@@ -262,13 +327,52 @@ mod tests {
         let mut merged = sums(&[&one], &minutes, 20, 4);
         merged.merge(&sums(&[&two], &minutes, 20, 4));
         assert_eq!(merged, all);
-        let Backlog { now, before, minutes, acks } = all.backlog;
-        assert_eq!(
-            (now, before, minutes),
-            (310 + 7, 400 + 7, 9),
-            "from the end of minute 10 to that of minute 19"
-        );
-        assert_eq!(acks, 9 * 3 + (11..20).sum::<u64>());
+        let acks = 9 * 3 + (11..20).sum::<u64>();
+        // From the end of minute 10 to that of minute 19. One queue shrinks, and the other one does not.
+        let expected =
+            Backlog { now: 310 + 7, lows: [360 + 7, 310 + 7], minutes: 9, acks, outlook: Outlook::Growing };
+        assert_eq!(all.backlog, expected);
+    }
+
+    /// The outlook of a queue with these ready keys at the ends of minutes, and these acks in each.
+    fn outlook(ready: [u64; 10], acks: u64) -> Outlook {
+        let mut series = QueueSeries::default();
+        for (minutes, ready) in (0..).zip(ready) {
+            note(&mut series, minutes, acks, ready);
+        }
+        sums(&[&series], &minutes_ran(0..10), 10, 1).backlog.outlook
+    }
+
+    #[test]
+    fn the_estimate_follows_from_the_lowest_numbers_of_two_halves() {
+        let minutes = |minutes: u64| Outlook::After(minutes * 60_000);
+        assert_eq!(outlook([100, 90, 80, 70, 60, 50, 40, 30, 20, 10], 10), minutes(1));
+        // One key is held by a worker that hangs, and the others come once in two minutes.
+        for turn in 0..2 {
+            let saw = std::array::from_fn(|minute| if (minute + turn) % 2 == 0 { 1 } else { 5 });
+            assert_eq!(outlook(saw, 2), Outlook::Growing);
+        }
+        // All keys are done at times.
+        assert_eq!(outlook([0, 4, 0, 4, 0, 4, 0, 4, 0, 4], 2), minutes(2));
+        assert_eq!(outlook([7; 10], 0), Outlook::Stalled);
+        assert_eq!(outlook([7; 10], 3), Outlook::Growing);
+        assert_eq!(outlook([5, 5, 5, 5, 5, 6, 7, 8, 9, 9], 0), Outlook::Growing);
+        assert_eq!(outlook([9, 5, 5, 0, 0, 0, 0, 0, 0, 0], 1), Outlook::Empty);
+    }
+
+    #[test]
+    fn sums_are_empty_when_the_slowest_queue_is() {
+        let mut all = [QueueSeries::default(), QueueSeries::default(), QueueSeries::default()];
+        for minutes in 0..10 {
+            note(&mut all[0], minutes, 10, 100 - 10 * u64::from(minutes));
+            note(&mut all[1], minutes, 1, 100 - u64::from(minutes));
+            note(&mut all[2], minutes, 0, 30);
+        }
+        let [quick, slow, stalled] = &all;
+        let outlook = |series: &[&QueueSeries]| sums(series, &minutes_ran(0..10), 10, 1).backlog.outlook;
+        assert_eq!(outlook(&[quick]), Outlook::After(60_000));
+        assert_eq!(outlook(&[quick, slow]), Outlook::After(91 * 60_000));
+        assert_eq!(outlook(&[quick, stalled, slow]), Outlook::Stalled);
     }
 
     #[test]
@@ -280,7 +384,7 @@ mod tests {
         let sums = sums(&[&series], &minutes_ran((0..3).chain([61])), 62, 1);
         assert_eq!(
             sums.backlog,
-            Backlog { now: 9, before: 9, ..Backlog::default() },
+            Backlog { now: 9, lows: [9, 9], outlook: Outlook::Stalled, ..Backlog::default() },
             "no minutes in between"
         );
         assert_eq!(sums.complete_from, FROM.plus(60));

@@ -4,7 +4,9 @@
 //! the file. So the thresholds of two files that are applied at once are not mixed, and not with the settings of the other file.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
+use deltaq_types::SourceThreshold;
 use deltaq_types::duration::DurationText;
 use deltaq_types::name::Name;
 use serde::Deserialize;
@@ -15,6 +17,7 @@ use super::exact::{Exact, Members};
 use crate::cli::client::failure::Failure;
 use crate::cli::client::pages::all;
 use crate::cli::client::session::Session;
+use crate::http::check_name;
 
 /// The member of a queue in the file that has its sources.
 pub(in crate::cli::client) const SOURCES: &str = "sources";
@@ -26,13 +29,6 @@ pub(super) type Thresholds = BTreeMap<String, Option<DurationText>>;
 /// may have been set by another caller by then.
 #[derive(Debug, Default)]
 pub(super) struct ThresholdPlan(Thresholds);
-
-/// A source in the file.
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Given {
-    stale_after: Option<DurationText>,
-}
 
 /// A source of the server. One that is older than the thresholds has none.
 #[derive(Deserialize)]
@@ -48,10 +44,22 @@ pub(super) fn take(members: &mut Members) -> Result<Thresholds, Failure> {
     let wrong = |error: serde_json::Error| Failure::Other(format!("{SOURCES}: {error}"));
     let given: serde_json::Value = serde_json::from_str(&given.to_string()).map_err(wrong)?;
     // The errors of a value have no place in a text that the user has not written.
-    let given: Option<BTreeMap<String, Option<Given>>> = serde_json::from_value(given).map_err(wrong)?;
-    let threshold =
-        |(source, given): (String, Option<Given>)| (source, given.unwrap_or_default().stale_after);
-    Ok(given.unwrap_or_default().into_iter().map(threshold).collect())
+    let given: Option<BTreeMap<String, serde_json::Value>> = serde_json::from_value(given).map_err(wrong)?;
+    given.unwrap_or_default().into_iter().map(threshold).collect()
+}
+
+/// The threshold of a source in the file, if the server takes it.
+fn threshold(
+    (source, given): (String, serde_json::Value),
+) -> Result<(String, Option<DurationText>), Failure> {
+    let at = |why: &dyn Display| Failure::Other(format!("{SOURCES}.{source}: {why}"));
+    check_name(&source).map_err(|wrong| at(&wrong.why))?;
+    let is_empty = given.is_null() || given.as_object().is_some_and(serde_json::Map::is_empty);
+    if is_empty {
+        return Ok((source, None));
+    }
+    let given: SourceThreshold = serde_json::from_value(given).map_err(|error| at(&error))?;
+    Ok((source, given.stale_after))
 }
 
 /// Compares the thresholds of the file with those of the queue, if it exists. Sources that the file does not name are left alone.
@@ -139,9 +147,15 @@ mod tests {
             (value(&taken, "erp").to_string(), value(&taken, "b")),
             ("\"15m\"".to_owned(), Exact::Null)
         );
-        let wrong = take(&mut members(&json!({"sources": {"erp": {"stale_for": "1m"}}}))).unwrap_err();
-        let wrong = wrong.to_string();
-        assert!(wrong.starts_with("sources: unknown field") && !wrong.contains("line"), "{wrong}");
+        let wrong = |sources: serde_json::Value| {
+            let wrong = take(&mut members(&json!({ "sources": sources }))).unwrap_err().to_string();
+            assert!(!wrong.contains("line"), "{wrong}");
+            wrong
+        };
+        assert!(wrong(json!({"erp": {"stale_for": "1m"}})).starts_with("sources.erp: unknown field"));
+        assert!(wrong(json!({"erp": {"stale_after": "0s"}})).contains("from 1s to 366d"));
+        assert!(wrong(json!({"erp": "5m"})).contains("expected an object with stale_after"));
+        assert!(wrong(json!({"a\u{7}": {"stale_after": "1m"}})).contains("without control characters"));
     }
 
     #[test]

@@ -123,6 +123,16 @@ fn a_wrong_file_changes_nothing_and_is_named() {
             "queues: {bad: {mode: latest, follow: {queue: nothing}}}",
             &["not applied to queue bad", "nothing"],
         ),
+        (
+            "circle.yaml",
+            "queues: {good: {}, a: {mode: latest, follow: {queue: b}}, b: {mode: latest, follow: {queue: a}}}",
+            &["queue a would follow itself: a follows b follows a; nothing was changed"],
+        ),
+        (
+            "threshold.yaml",
+            "queues: {good: {}, bad: {sources: {erp: {stale_after: 0s}}}}",
+            &["queue bad: sources.erp: ", "from 1s to 366d"],
+        ),
     ] {
         let run = server.run(&["apply", "--file", &file(&server, name, text)]);
         let refused = run.failed(1);

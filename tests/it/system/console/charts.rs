@@ -70,7 +70,7 @@ fn minutes_without_a_server_are_gaps_and_no_line_crosses_them() {
     let browser = &charts.browser;
     let from = 1_796_007_600_000;
     charts.show(&series(from, 20..30));
-    browser.until_text("Empty in about 12 min at this rate: 123 keys wait, and each minute 10 fewer.");
+    browser.until_text("Empty in about 13 min at this rate: 123 keys wait.");
     // A line has two parts, and the gap lies between them.
     let parts = "return document.querySelector('.chart .line').getAttribute('d').split('M').filter(part => part !== '').map(part => part.split('L').map(point => point.trim().split(' ').map(Number)))";
     let parts = browser.js(parts);
@@ -117,7 +117,7 @@ fn an_hour_of_the_night_and_the_end_of_the_backlog_are_three_clicks_away() {
     browser.until_text("1 queue");
     browser.clicks();
     browser.click("prices");
-    browser.until_text("Empty in about 12 min at this rate");
+    browser.until_text("Empty in about 13 min at this rate");
     assert_eq!(browser.clicks(), 1);
     browser.click_on("select[aria-label=Time]");
     browser.click_on("select[aria-label=Time] option[value='24h']");

@@ -56,7 +56,7 @@ fn a_file_sets_the_thresholds_of_sources() {
         ("queues: {a: {sources: {erp: {stale_for: 1m}}}}", "queue a: sources"),
         ("queues: {a: {sources: {erp: {stale_after: soon}}}}", "queue a: sources"),
         ("queues: {a: {sources: [erp]}}", "queue a: sources"),
-        ("queues: {a: {sources: {erp: {stale_after: 1ms}}}}", "not applied to queue a"),
+        ("queues: {a: {sources: {erp: {stale_after: 1ms}}}}", "queue a: sources.erp: invalid value"),
     ] {
         let refused = apply(text, &[]).failed(1);
         assert!(refused.contains(part), "{text}: {refused}");
