@@ -86,13 +86,13 @@ public record Settle(
     }
 
     /**
-     * The same with leaseIds.
+     * The same with leaseIds instead of leaseId.
      *
-     * @param value the leases; null with leaseId
+     * @param value the leases
      * @return a new entry
      */
     public Settle withLeaseIds(List<String> value) {
-        return with("leaseIds", value);
+        return new Settle(as, null, value, delay, floor, error, hold, through, keep, leaseDuration);
     }
 
     /**

@@ -29,6 +29,23 @@ class JsonTest {
         assertEquals(new Price("a", new BigDecimal("1.10")), Json.of("{\"key\":\"a\",\"price\":1.10,\"more\":[1]}").as(Price.class));
     }
 
+    @Test
+    void numbersStayAsTheyWereSentInATree() {
+        JsonNode tree = Json.of("{\"price\":1.10}").as(JsonNode.class);
+        assertEquals("1.10", tree.get("price").decimalValue().toString());
+        assertEquals("{\"price\":1.10}", new Encoding(new ClientOptions().encoder).write(tree));
+        assertEquals(5, Json.of("5").as(int.class));
+    }
+
+    @Test
+    void whatIsNoNumberOfJsonIsNotSent() {
+        Encoding encoding = new Encoding(new ClientOptions().encoder);
+        for (Object wrong : List.of(Double.NaN, Double.POSITIVE_INFINITY, Float.NEGATIVE_INFINITY)) {
+            assertThrows(EncodeException.class, () -> encoding.write(Map.of("key", "a", "price", wrong)));
+        }
+        assertEquals("{\"key\":\"NaN Infinity\"}", encoding.write(Map.of("key", "NaN Infinity")));
+    }
+
     @ParameterizedTest
     @ValueSource(strings = {"", " ", "{", "[1,]", "{\"a\":1,}", "01", "1.", ".5", "+1", "1e", "-", "nul", "\"\t\"", "\"\\x\"", "\"\\u12g4\"", "{a:1}", "[1 2]",
         "\"a", "{} {}", "NaN", "'a'", "{\"a\" 1}", "\u00a0{}"})

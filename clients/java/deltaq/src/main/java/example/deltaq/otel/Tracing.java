@@ -7,7 +7,6 @@ import example.deltaq.Invoke;
 import example.deltaq.Job;
 import example.deltaq.Nack;
 import example.deltaq.ProblemException;
-import example.deltaq.Reject;
 import example.deltaq.SettleAs;
 import io.opentelemetry.api.OpenTelemetry;
 import io.opentelemetry.api.common.Attributes;
@@ -168,7 +167,8 @@ public final class Tracing {
             String outcome = job.outcome(thrown);
             span.setAttribute("deltaq.outcome", outcome);
             if (outcome.equals(SettleAs.NACK) || outcome.equals(SettleAs.REJECT)) {
-                fail(span, kind(thrown), thrown);
+                // A Reject may also be a cause of the exception.
+                fail(span, outcome.equals(SettleAs.REJECT) ? outcome : kind(thrown), thrown);
             }
         }
         span.end();
@@ -184,9 +184,6 @@ public final class Tracing {
     private static String kind(Throwable thrown) {
         if (thrown instanceof ProblemException problem) {
             return problem.code();
-        }
-        if (thrown instanceof Reject) {
-            return SettleAs.REJECT;
         }
         return thrown instanceof Nack ? SettleAs.NACK : thrown.getClass().getName();
     }
