@@ -7,9 +7,11 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import java.lang.reflect.Method;
 import java.math.BigDecimal;
 import java.time.Duration;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Random;
 import org.junit.jupiter.api.Test;
@@ -128,7 +130,7 @@ class JsonTest {
     @Test
     void documentsAreWrittenAsTheyAreRead() {
         QueueSettings settings = QueueSettings.builder().lease(Duration.ofSeconds(90)).key(List.of(KeyPart.of("/sku"), new KeyPart("/a", true)))
-                .groups(new Groups(new GroupBy(null, "/"), 3L, null, Map.of("", new GroupOverride(2L, null, null)))).build();
+                .groups(Groups.of(new GroupBy(null, "/")).withMaxLeased(3).withOverrides(Map.of("", new GroupOverride(2L, null, null)))).build();
         String text = Documents.write(settings);
         assertEquals("{\"key\":[\"/sku\",{\"pointer\":\"/a\",\"optional\":true}],\"lease\":\"90s\","
                 + "\"groups\":{\"by\":{\"key_prefix\":\"/\"},\"max_leased\":3,\"overrides\":{\"\":{\"weight\":2}}}}", text);
@@ -136,6 +138,33 @@ class JsonTest {
         assertEquals(5L, settings.toBuilder().maxFailures(5).build().maxFailures());
         assertNull(settings.maxFailures());
         assertEquals("{\"a\":\"\\\"\\\\\\n\\u0000\\ud800 😀\"}", Documents.write(Map.of("a", "\"\\\n\0\ud800 😀")));
+    }
+
+    private static Object sample(Class<?> type) {
+        if (type.isRecord()) {
+            return Documents.make(type.asSubclass(Record.class), Map.of());
+        }
+        Map<Class<?>, Object> samples = Map.of(String.class, "x", long.class, 1L, boolean.class, true, double.class, 0.5, Duration.class, Duration.ofSeconds(1),
+                List.class, List.of("x"), Map.class, Map.of("x", "y"), Object.class, "x");
+        return samples.get(type);
+    }
+
+    @ParameterizedTest
+    @ValueSource(classes = {Push.class, Hook.class, Groups.class, RateLimiter.class, Debounce.class, Retention.class, Follow.class, DeltaCall.class,
+        SeedCall.class, Settle.class})
+    void recordsHaveAMethodForEachSetting(Class<? extends Record> type) throws Exception {
+        int count = 0;
+        for (Method method : type.getMethods()) {
+            if (method.getName().startsWith("with")) {
+                String component = method.getName().substring(4, 5).toLowerCase(Locale.ROOT) + method.getName().substring(5);
+                Object value = sample(method.getParameterTypes()[0]);
+                Object changed = method.invoke(Documents.make(type, Map.of()), value);
+                assertEquals(Map.of(component, value), Documents.components((Record) changed));
+                count++;
+            }
+        }
+        // All but those that a factory takes.
+        assertTrue(count >= type.getRecordComponents().length - 2, type + " has " + count);
     }
 
     @Test

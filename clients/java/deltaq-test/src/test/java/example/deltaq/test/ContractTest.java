@@ -13,6 +13,8 @@ import example.deltaq.Codes;
 import example.deltaq.DeltaCall;
 import example.deltaq.DeltasOptions;
 import example.deltaq.ExtendOptions;
+import example.deltaq.GroupBy;
+import example.deltaq.Groups;
 import example.deltaq.Handler;
 import example.deltaq.Hold;
 import example.deltaq.Informer;
@@ -224,8 +226,7 @@ class ContractTest {
         PoppedItem item = keys.pop().items().get(0);
         assertNull(item.object());
         assertEquals("ok", keys.done(List.of(item.lease().id()), Duration.ofHours(1)).settled().get(0).result());
-        queue.putSettings(QueueSettings.builder().indexes(Map.of("by_city", "/city")).groups(new example.deltaq.Groups(
-                new example.deltaq.GroupBy("/city", null), null, null, null)).build());
+        queue.putSettings(QueueSettings.builder().indexes(Map.of("by_city", "/city")).groups(Groups.of(new GroupBy("/city", null))).build());
         queue.seed(List.of(SeedCall.of(Map.of("key", "a", "city", "Rome")), SeedCall.of(Map.of("key", "b", "city", "Oslo"))));
         assertEquals(List.of("a"), queue.known(new ViewOptions().index("by_city").value("Rome").wait(Duration.ofSeconds(5))).stream().map(QueueObject::key).toList());
         assertEquals("Oslo", queue.indexValues("by_city", "O").page().items().get(0).value());
