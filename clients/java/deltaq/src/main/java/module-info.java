@@ -1,13 +1,13 @@
 /** The client of deltaq. */
 // OpenTelemetry and Micrometer have no module-info, but names that stay.
-@SuppressWarnings({"requires-automatic", "requires-transitive-automatic"})
+@SuppressWarnings("requires-automatic")
 module example.deltaq {
     requires transitive java.net.http;
     requires com.fasterxml.jackson.databind;
-    // The packages otel and micrometer need these, which the application brings.
-    requires static transitive io.opentelemetry.api;
+    // The packages otel and micrometer need these. An application that uses them brings them, and requires them itself.
+    requires static io.opentelemetry.api;
     requires static io.opentelemetry.context;
-    requires static transitive micrometer.core;
+    requires static micrometer.core;
 
     exports example.deltaq;
     exports example.deltaq.micrometer;

@@ -174,7 +174,7 @@ final class WorkerRun {
         try {
             return Outcome.settle(job, thrown);
         } catch (Throwable e) {
-            return Settle.nack(job.lease().id()).withError(String.valueOf(thrown == null ? e.getClass() : thrown.getClass()));
+            return Settle.nack(job.lease().id()).withError((thrown == null ? e : thrown).getClass().getName());
         }
     }
 

@@ -323,17 +323,19 @@ class TransportTest {
     @Test
     void aLongListThatCanBeReadOnceIsSent() {
         answer = exchange -> {
-            exchange.getRequestBody().readAllBytes();
-            reply(exchange, 200, "application/json", "{\"invalid_objects\":[],\"replaced\":60000}");
+            String body = new String(exchange.getRequestBody().readAllBytes(), StandardCharsets.UTF_8);
+            reply(exchange, body.endsWith("{\"$end\":60000}\n") ? 200 : 500, "application/json", "{\"invalid_objects\":[],\"replaced\":60000}");
         };
         try (Client client = client(once())) {
-            Iterable<Object> list = java.util.stream.IntStream.range(0, 60_000).mapToObj(index -> (Object) Map.of("key", "k" + index, "text", "x".repeat(100)))::iterator;
+            Iterable<Object> list = java.util.stream.IntStream.range(0, 60_000)
+                    .mapToObj(index -> (Object) Map.of("key", "k" + index, "text", "x".repeat(100)))::iterator;
             assertEquals(60_000, client.queue("q").replace(list).replaced());
         }
     }
 
     @ParameterizedTest
     @ValueSource(booleans = {true, false})
+    @Timeout(value = 30, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
     void aLongListWhoseIteratorBlocksEndsWithItsCall(boolean isClosed) throws Exception {
         CountDownLatch blocked = new CountDownLatch(1);
         Iterable<Object> list = () -> java.util.stream.IntStream.range(0, 100_000).mapToObj(index -> {

@@ -6,8 +6,9 @@ import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.fasterxml.jackson.databind.DeserializationFeature;
 import com.fasterxml.jackson.databind.ObjectMapper;
-import com.fasterxml.jackson.databind.PropertyNamingStrategies;
+import com.fasterxml.jackson.databind.SerializationFeature;
 import example.deltaq.Client;
 import example.deltaq.Job;
 import example.deltaq.Json;
@@ -231,7 +232,7 @@ class ListenersTest {
         }
     }
 
-    record Unit(String key, int unitPrice) {}
+    record Unit(String key, List<Integer> prices) {}
 
     @Configuration(proxyBeanMethods = false)
     static class OwnJson {
@@ -239,7 +240,8 @@ class ListenersTest {
 
         @Bean
         ObjectMapper mapper() {
-            return new ObjectMapper().setPropertyNamingStrategy(PropertyNamingStrategies.SNAKE_CASE);
+            return new ObjectMapper().enable(SerializationFeature.WRITE_SINGLE_ELEM_ARRAYS_UNWRAPPED)
+                    .enable(DeserializationFeature.ACCEPT_SINGLE_VALUE_AS_ARRAY);
         }
 
         @Bean
@@ -361,10 +363,10 @@ class ListenersTest {
     void theClientHasTheMapperAndTheOptionsOfTheApplication(DeltaqServer server, Queue queue) {
         runner(server, queue).withUserConfiguration(OwnJson.class, Registry.class).run(context -> {
             Queue own = context.getBean(Client.class).queue(queue.name());
-            own.add(new Unit("a", 5));
+            own.add(new Unit("a", List.of(5)));
             QueueObject object = own.latest().iterator().next();
-            assertEquals("{\"key\":\"a\",\"unit_price\":5}", object.object().text());
-            assertEquals(new Unit("a", 5), object.object(Unit.class));
+            assertEquals("{\"key\":\"a\",\"prices\":5}", object.object().text());
+            assertEquals(new Unit("a", List.of(5)), object.object(Unit.class));
             assertEquals(2, context.getBean(OwnJson.class).calls.get());
             assertEquals(1, context.getBean(MeterRegistry.class).get("deltaq.calls").tags("call", "add").timer().count());
         });

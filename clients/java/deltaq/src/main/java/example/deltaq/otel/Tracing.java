@@ -34,6 +34,7 @@ import java.util.function.UnaryOperator;
  * <p>The server stores the trace of each call that produces with the changes that it queues. A worker links its spans to the spans of these calls: a link
  * instead of a parent, because the changes of a key may come from many calls.
  */
+@SuppressWarnings("exports")
 public final class Tracing {
     /** The largest number of links of a span. Those of the newest changes are kept. */
     private static final int LINKS_MAX = 128;
