@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks clients/java: compiles it with all warnings, runs the tests and the examples of its modules, and the scenarios of all clients. With --all, also
 # with the oldest and the newest Jackson, with the newest JDK of the machine, with Spring Boot 4, with an informer of fabric8 on a queue, the documentation
-# of the classes, and a program that gets the packages from the file of a release. DELTAQ_BIN is the server; without it, target/debug/deltaq is built.
+# of the classes, and a module that gets the packages from the file of a release. DELTAQ_BIN is the server; without it, target/debug/deltaq is built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/server.sh
@@ -69,9 +69,10 @@ else
 fi
 echo "fabric8, and the documentation of the classes"
 maven verify -Pall
-# A program gets the packages from the file of a release.
+# A module gets the packages from the file of a release, which names their group and their package.
 mkdir "$work/repository" "$work/program"
 python3 -m zipfile -e "$(./scripts/java_packages.py 0.0.1 "$work")" "$work/repository"
+folder=$(cd "$work/repository" && find . -name deltaq-test-0.0.1.pom | sed 's|^\./||; s|/deltaq-test/.*||')
 cat > "$work/program/pom.xml" << END
 <project>
   <modelVersion>4.0.0</modelVersion>
@@ -79,13 +80,28 @@ cat > "$work/program/pom.xml" << END
   <artifactId>program</artifactId>
   <version>1</version>
   <repositories><repository><id>release</id><url>file://$PWD/$work/repository</url></repository></repositories>
-  <dependencies><dependency><groupId>example.deltaq</groupId><artifactId>deltaq-test</artifactId><version>0.0.1</version></dependency></dependencies>
+  <dependencies><dependency><groupId>${folder//\//.}</groupId><artifactId>deltaq-test</artifactId><version>0.0.1</version></dependency></dependencies>
 </project>
 END
 # The local repository keeps what it has fetched.
-forget() { rm -rf ~/.m2/repository/example/deltaq/*/0.0.1; }
+forget() { rm -rf ~/.m2/repository/"$folder"/*/0.0.1; }
 forget
 (cd "$work/program" && mvn --batch-mode --no-transfer-progress dependency:copy-dependencies -DoutputDirectory=lib) > "$log" 2>&1 || { cat "$log" >&2; exit 1; }
 forget
-printf 'class Program { public static void main(String[] a) { System.out.println(example.deltaq.Client.VERSION); } }\n' > "$work/program/Program.java"
-"$JAVA_HOME/bin/java" -cp "$work/program/lib/*" "$work/program/Program.java"
+cd "$work/program"
+package=$(python3 -m zipfile -l lib/deltaq-0.0.1.jar | sed -n 's|/Client\.class.*||p' | tr / .)
+printf 'module program { requires %s; }\n' "$package" > module-info.java
+cat > Program.java << END
+package program;
+class Program {
+    public static void main(String[] arguments) {
+        try (var client = new $package.Client("http://localhost:7070")) { System.out.println(client.VERSION); }
+    }
+}
+END
+"$JAVA_HOME/bin/javac" -p lib -d classes module-info.java Program.java
+version=$("$JAVA_HOME/bin/java" -p lib:classes -m program/program.Program)
+if [ "$version" != 0.0.1 ]; then
+    echo "the client of the release 0.0.1 has the version $version" >&2
+    exit 1
+fi

@@ -95,6 +95,7 @@ final class Bodies {
         private final BlockingQueue<Object> arrived = new LinkedBlockingQueue<>();
         private final ByteArrayOutputStream line = new ByteArrayOutputStream();
         private volatile Subscription subscription;
+        private volatile boolean isClosed;
         private byte[] part = {};
         private int at;
         private volatile long arrivedAt;
@@ -111,7 +112,11 @@ final class Bodies {
         @Override
         public void onSubscribe(Subscription given) {
             subscription = given;
-            given.request(1);
+            if (isClosed) {
+                given.cancel();
+            } else {
+                given.request(1);
+            }
         }
 
         @Override
@@ -167,7 +172,7 @@ final class Bodies {
                 line.write(part, at, part.length - at);
                 part = new byte[0];
                 at = 0;
-                Object next = arrived.poll(patience.toNanos(), TimeUnit.NANOSECONDS);
+                Object next = arrived.poll(Clock.nanos(patience), TimeUnit.NANOSECONDS);
                 if (next == null) {
                     throw new TimeoutException();
                 }
@@ -188,7 +193,11 @@ final class Bodies {
 
         @Override
         public void close() {
-            subscription.cancel();
+            isClosed = true;
+            // The reader may end before the body begins.
+            if (subscription != null) {
+                subscription.cancel();
+            }
         }
     }
 }

@@ -9,7 +9,6 @@ public final class Call {
     private final String queue;
     private final Map<String, String> headers;
     final Runnable send;
-    boolean isMade;
 
     Call(String method, String name, String queue, Map<String, String> headers, Runnable send) {
         this.method = method;

@@ -54,7 +54,7 @@ public final class Client implements AutoCloseable {
         return new Client(transport.with(Check.given("options", options)));
     }
 
-    /** Ends all calls and workers of the client, and its connections. */
+    /** Ends all calls, workers and informers of the client, and its connections. Close workers before, so that their keys are released. */
     @Override
     public void close() {
         transport.close();

@@ -23,9 +23,12 @@ public final class ClientOptions {
     HttpClient.Version httpVersion = HttpClient.Version.HTTP_1_1;
     Consumer<HttpClient.Builder> http = builder -> {};
     Json.Encoder encoder = value -> Json.Jackson.MAPPER.writeValueAsString(value);
+    Json.TypeDecoder decoder = Json.JACKSON;
 
     /** How long a server may say nothing before it is asked whether it is alive; null for the default. Tests shorten it. */
     Duration silence;
+    /** How long its answer may take; null for the default. */
+    Duration answer;
 
     /** The defaults. */
     public ClientOptions() {}
@@ -88,11 +91,14 @@ public final class ClientOptions {
     /**
      * Limits the time of one attempt, including the body of the reply, without the time for which the server was asked to wait.
      *
-     * @param timeout 1 minute by default
+     * @param timeout 1 minute by default; not zero
      * @return this
      */
     public ClientOptions replyTimeout(Duration timeout) {
-        this.replyTimeout = Check.notNegative("replyTimeout", timeout);
+        if (Check.notNegative("replyTimeout", timeout).isZero()) {
+            throw new IllegalArgumentException("replyTimeout is zero, so that each call would fail");
+        }
+        this.replyTimeout = timeout;
         return this;
     }
 
@@ -155,13 +161,25 @@ public final class ClientOptions {
     }
 
     /**
-     * Sets how objects of the application are written as JSON.
+     * Sets how objects of the application are written as JSON, such as {@code mapper::writeValueAsString}.
      *
      * @param encoder by default Jackson
      * @return this
      */
     public ClientOptions encoder(Json.Encoder encoder) {
         this.encoder = Check.given("encoder", encoder);
+        return this;
+    }
+
+    /**
+     * Sets how objects that are received become values of a class, for {@link Json#as(Class)} and methods such as {@link Job#object(Class)}, such as
+     * {@code mapper::readValue}.
+     *
+     * @param decoder by default Jackson
+     * @return this
+     */
+    public ClientOptions decoder(Json.TypeDecoder decoder) {
+        this.decoder = Check.given("decoder", decoder);
         return this;
     }
 }

@@ -15,8 +15,14 @@ final class Clock {
         return System.nanoTime() - ORIGIN;
     }
 
+    /** A time after another one. It is FAR after a length that is too long. */
     static long after(long time, Duration length) {
-        return time + length.toNanos();
+        return Math.min(time, FAR - Math.max(nanos(length), 0)) + nanos(length);
+    }
+
+    /** A length, and at most the longest one that a number has. */
+    static long nanos(Duration length) {
+        return Retry.atMost(length, Duration.ofNanos(FAR)).toNanos();
     }
 
     /** The time until another one, which is not negative. */

@@ -1,7 +1,6 @@
 package example.deltaq;
 
 import java.time.Duration;
-import java.util.Map;
 
 /**
  * An entry of a mixed batch.
@@ -57,7 +56,7 @@ public record DeltaCall(
      * @return a new entry
      */
     public DeltaCall withKey(String value) {
-        return with("key", value);
+        return Documents.with(this, "key", value);
     }
 
     /**
@@ -67,7 +66,7 @@ public record DeltaCall(
      * @return a new entry
      */
     public DeltaCall withObject(Object value) {
-        return with("object", value);
+        return Documents.with(this, "object", value);
     }
 
     /**
@@ -77,7 +76,7 @@ public record DeltaCall(
      * @return a new entry
      */
     public DeltaCall withSource(String value) {
-        return with("source", value);
+        return Documents.with(this, "source", value);
     }
 
     /**
@@ -87,7 +86,7 @@ public record DeltaCall(
      * @return a new entry
      */
     public DeltaCall withDelay(Duration value) {
-        return with("delay", value);
+        return Documents.with(this, "delay", value);
     }
 
     /**
@@ -97,7 +96,7 @@ public record DeltaCall(
      * @return a new entry
      */
     public DeltaCall withDebounce(Duration value) {
-        return with("debounce", value);
+        return Documents.with(this, "debounce", value);
     }
 
     /**
@@ -107,7 +106,7 @@ public record DeltaCall(
      * @return a new entry
      */
     public DeltaCall withMaxWait(Duration value) {
-        return with("maxWait", value);
+        return Documents.with(this, "maxWait", value);
     }
 
     /**
@@ -117,7 +116,7 @@ public record DeltaCall(
      * @return a new entry
      */
     public DeltaCall withHeadStart(Duration value) {
-        return with("headStart", value);
+        return Documents.with(this, "headStart", value);
     }
 
     /**
@@ -127,7 +126,7 @@ public record DeltaCall(
      * @return a new entry
      */
     public DeltaCall withFinalStateUnknown(boolean value) {
-        return with("finalStateUnknown", value);
+        return Documents.with(this, "finalStateUnknown", value);
     }
 
     /**
@@ -137,12 +136,6 @@ public record DeltaCall(
      * @return a new entry
      */
     public DeltaCall withExpectedVersion(long value) {
-        return with("expectedVersion", value);
-    }
-
-    private DeltaCall with(String component, Object value) {
-        Map<String, Object> components = Documents.components(this);
-        components.put(component, value);
-        return Documents.make(DeltaCall.class, components);
+        return Documents.with(this, "expectedVersion", value);
     }
 }

@@ -84,6 +84,14 @@ final class Documents {
         return type.cast(create(shape, arguments));
     }
 
+    /** A record with another value of a component. */
+    @SuppressWarnings("unchecked")
+    static <T extends Record> T with(T of, String component, Object value) {
+        Map<String, Object> components = components(of);
+        components.put(component, value);
+        return (T) make(of.getClass(), components);
+    }
+
     /** The components of a record that are not null, by their names. */
     static Map<String, Object> components(Record of) {
         Map<String, Object> components = new LinkedHashMap<>();

@@ -39,7 +39,18 @@ final class Encoding {
         if (text == null || text.isBlank() || text.strip().equals("null")) {
             throw new EncodeException("there is no object, but null", null);
         }
+        if (text.contains("NaN") || text.contains("Infinity")) {
+            check(text);
+        }
         return text;
+    }
+
+    private static void check(String text) {
+        try {
+            Value.parse(text);
+        } catch (JsonScanner.NotJson e) {
+            throw new EncodeException(e.getMessage(), e);
+        }
     }
 
     /** The members of an entry, with its object as JSON. */
@@ -59,11 +70,7 @@ final class Encoding {
             return text;
         }
         // Line breaks are white space between tokens, because a string of JSON has none.
-        try {
-            Value.parse(text);
-        } catch (JsonScanner.NotJson e) {
-            throw new EncodeException(e.getMessage(), e);
-        }
+        check(text);
         return text.replace('\n', ' ').replace('\r', ' ');
     }
 

@@ -122,6 +122,15 @@ final class Failures {
                 || (cause instanceof IOException && !(cause instanceof SSLException) && String.valueOf(cause.getMessage()).contains("reset"));
     }
 
+    /** Logs an exception of the application, which may be one that can't be printed. */
+    static void log(System.Logger log, System.Logger.Level level, String line, Throwable thrown) {
+        try {
+            log.log(level, line, thrown);
+        } catch (Throwable e) {
+            log.log(level, line);
+        }
+    }
+
     /** The text of an error in a form that the server accepts: only the end of a long text, because the end says more. */
     static String bounded(String text) {
         byte[] bytes = text.getBytes(StandardCharsets.UTF_8);

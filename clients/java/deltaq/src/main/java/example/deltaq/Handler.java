@@ -9,6 +9,9 @@ import java.util.concurrent.ExecutionException;
  * also be a cause of the exception. Failures are logged with the key and the attempt, except a {@link Nack}, which the handler has chosen; so is a key that is
  * parked.
  *
+ * <p>The result of a lambda is ignored. {@code job -> shop.storeAsync(job)} compiles, and acknowledges the key before the future ends:
+ * {@code Handler.async(job -> shop.storeAsync(job))} waits for it.
+ *
  * <p>The thread of a handler is interrupted when the lease is lost, because another worker may hold the key: the handler must write nothing more, and its
  * outcome has no effect. It is also interrupted when a worker that stops no longer waits. {@link Job#isLeaseLost} and {@link Job#isStopping} say which.
  */

@@ -54,6 +54,8 @@ public final class Informer implements AutoCloseable, Synced {
     private final AtomicBoolean hasBegun = new AtomicBoolean();
     private final CountDownLatch ended = new CountDownLatch(1);
     private final Scope scope;
+    /** The thread of {@link #run}; null before it. */
+    private volatile Thread runner;
     /** What the thread of the informer is to do next. There is at most one row of a watch. */
     private final LinkedBlockingQueue<Runnable> events = new LinkedBlockingQueue<>();
 
@@ -137,7 +139,7 @@ public final class Informer implements AutoCloseable, Synced {
     }
 
     /**
-     * Runs the informer in a thread of its own.
+     * Runs the informer in a thread of its own, which is a daemon: a program that does nothing else ends.
      *
      * @return completes when the informer has ended, with an exception after a final error
      */
@@ -154,12 +156,16 @@ public final class Informer implements AutoCloseable, Synced {
         return end;
     }
 
-    /** Ends the informer, and waits for its end. The store keeps its objects. */
+    /** Ends the informer, and waits for its end, except in one of its handlers. The store keeps its objects. */
     @Override
     public void close() {
         scope.cancel();
         if (!hasBegun.getAndSet(true)) {
+            scope.close();
             ended.countDown();
+        }
+        if (Thread.currentThread() == runner) {
+            return;
         }
         try {
             ended.await();
@@ -181,6 +187,7 @@ public final class Informer implements AutoCloseable, Synced {
             }
             throw new IllegalStateException("an informer runs once");
         }
+        runner = Thread.currentThread();
         try {
             keep();
         } finally {
@@ -243,8 +250,8 @@ public final class Informer implements AutoCloseable, Synced {
                         }
                     }
                 }));
-            } catch (RuntimeException e) {
-                end = e;
+            } catch (RuntimeException | Error e) {
+                end = WorkerCalls.failure(e);
             }
             RuntimeException last = end;
             offer(() -> {
@@ -273,8 +280,11 @@ public final class Informer implements AutoCloseable, Synced {
     private void offer(Runnable event) {
         CountDownLatch isDone = new CountDownLatch(1);
         events.add(() -> {
-            event.run();
-            isDone.countDown();
+            try {
+                event.run();
+            } finally {
+                isDone.countDown();
+            }
         });
         boolean isInterrupted = false;
         while (true) {
@@ -294,8 +304,8 @@ public final class Informer implements AutoCloseable, Synced {
         try {
             apply(row);
             return null;
-        } catch (RuntimeException e) {
-            return e;
+        } catch (RuntimeException | Error e) {
+            return WorkerCalls.failure(e);
         }
     }
 
@@ -358,8 +368,9 @@ public final class Informer implements AutoCloseable, Synced {
             } else {
                 registration.handler.onUpdate(change.old(), change.now());
             }
-        } catch (RuntimeException | Error e) {
-            queue.transport.log.log(System.Logger.Level.ERROR, "deltaq: a handler of an informer has failed (queue " + queue.name() + ")", e);
+        } catch (Throwable e) {
+            String line = "deltaq: a handler of an informer has failed (queue " + queue.name() + ")";
+            Failures.log(queue.transport.log, System.Logger.Level.ERROR, line, e);
         }
     }
 }

@@ -1,18 +1,25 @@
 package example.deltaq;
 
+import com.fasterxml.jackson.core.json.JsonWriteFeature;
 import com.fasterxml.jackson.databind.DeserializationFeature;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.json.JsonMapper;
+import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 
 /**
  * A JSON value as the text in which it was sent, so that {@code 9007199254740993} and {@code 1.10} stay as they were. {@link #as(Class)} decodes it into a
  * type of the application.
  */
 public final class Json {
-    private final String text;
+    /** The decoder of a client that has no other one. */
+    static final TypeDecoder JACKSON = (text, type) -> Jackson.MAPPER.readValue(text, type);
 
-    private Json(String text) {
+    private final String text;
+    private final TypeDecoder decoder;
+
+    private Json(String text, TypeDecoder decoder) {
         this.text = text;
+        this.decoder = decoder;
     }
 
     /** Jackson is loaded when it is used for the first time. */
@@ -20,6 +27,10 @@ public final class Json {
         static final ObjectMapper MAPPER = JsonMapper.builder()
                 .disable(DeserializationFeature.FAIL_ON_UNKNOWN_PROPERTIES)
                 .enable(DeserializationFeature.USE_BIG_DECIMAL_FOR_FLOATS)
+                // 1.10 stays as it is in a tree, too.
+                .nodeFactory(new JsonNodeFactory(true))
+                // Encoding refuses them.
+                .disable(JsonWriteFeature.WRITE_NAN_AS_STRINGS)
                 .build();
 
         private Jackson() {}
@@ -36,6 +47,20 @@ public final class Json {
          * @throws Exception if the text is no such value
          */
         T decode(String text) throws Exception;
+    }
+
+    /** Decodes the text of an object into a class of the application, with any library. */
+    @FunctionalInterface
+    public interface TypeDecoder {
+        /**
+         * Decodes a text.
+         *
+         * @param text JSON
+         * @param type the wanted class
+         * @return a value of the class
+         * @throws Exception if the text is no such value
+         */
+        Object decode(String text, Class<?> type) throws Exception;
     }
 
     /** Encodes an object of the application as JSON. */
@@ -68,11 +93,11 @@ public final class Json {
 
     /** A text that an encoder has written. */
     static Json trusted(String text) {
-        return new Json(text);
+        return new Json(text, JACKSON);
     }
 
     static Json read(Value value) {
-        return new Json(value.text());
+        return new Json(value.text(), value.decoder());
     }
 
     /**
@@ -94,15 +119,18 @@ public final class Json {
     }
 
     /**
-     * Decodes the value with Jackson. Members that the type does not have are ignored.
+     * Decodes the value with {@link ClientOptions#decoder} of the client that has received it. By default that is Jackson, and members that the type does not
+     * have are ignored.
      *
      * @param type a record or class
      * @param <T> the type
      * @return the value
      * @throws DecodeException if the value is no such value
      */
+    @SuppressWarnings("unchecked")
     public <T> T as(Class<T> type) {
-        return as(written -> Jackson.MAPPER.readValue(written, type));
+        // No cast by the class, because that of int refuses an Integer.
+        return as(written -> (T) decoder.decode(written, type));
     }
 
     /**

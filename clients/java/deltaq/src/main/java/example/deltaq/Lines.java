@@ -2,6 +2,7 @@ package example.deltaq;
 
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 
@@ -43,9 +44,9 @@ final class Lines {
     }
 
     /** Adds a list, and returns whether it has at most a number of characters. Otherwise it stops early. */
-    boolean fill(Iterable<?> objects, int lengthMax) {
-        for (Object object : objects) {
-            add(object);
+    boolean fill(Iterator<?> objects, int lengthMax) {
+        while (objects.hasNext()) {
+            add(objects.next());
             if (text.length() > lengthMax) {
                 return false;
             }

@@ -4,38 +4,49 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.nio.charset.StandardCharsets;
 import java.util.Iterator;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.ReentrantLock;
 
-/** A list that is too long to be kept. Each attempt reads its objects again, one attempt at a time. */
+/**
+ * A list that is too long to be kept. The first attempt goes on with the iterator that has shown that. Each other one reads the objects again, one attempt at a
+ * time.
+ */
 final class ListBody {
     private static final int CHUNK = 64 << 10;
 
     private final Iterable<?> objects;
     private final Lines lines;
     private final ReentrantLock lock = new ReentrantLock();
+    /** The rest of the list, whose beginning is in the lines; null after the first attempt. */
+    private Iterator<?> begun;
     /** The attempt that reads the list; null if none does. */
-    private Reader reading;
+    private volatile Reader reading;
     /** The error of the list itself. */
     private RuntimeException failure;
     private volatile long endedAt = Clock.FAR;
 
-    ListBody(Iterable<?> objects, Lines lines) {
+    ListBody(Iterable<?> objects, Iterator<?> begun, Lines lines) {
         this.objects = objects;
+        this.begun = begun;
         this.lines = lines;
     }
 
     /** Begins an attempt: an earlier one reads no more. */
-    void begin() {
-        end();
+    void begin(Scope within) {
+        end(within);
         endedAt = Clock.FAR;
     }
 
     InputStream open() {
         lock.lock();
         try {
-            lines.clear();
-            reading = new Reader(objects.iterator());
-            return reading;
+            if (begun == null) {
+                lines.clear();
+            }
+            Reader opened = new Reader(begun == null ? objects.iterator() : begun);
+            begun = null;
+            reading = opened;
+            return opened;
         } catch (RuntimeException e) {
             failure = e;
             endedAt = Clock.now();
@@ -45,14 +56,28 @@ final class ListBody {
         }
     }
 
-    /** Waits until no attempt reads the list: its iterator is called by one thread at a time, and not after the end of the call. */
-    void end() {
-        lock.lock();
+    /** Lets the present attempt read no more, and does not wait for an object that it reads now. */
+    void leave() {
+        reading = null;
+    }
+
+    /**
+     * Waits until no attempt reads the list: its iterator is called by one thread at a time, and not after the end of the call.
+     *
+     * @throws CancelledException if the scope ends first, or the thread is interrupted
+     */
+    void end(Scope within) {
         try {
-            reading = null;
-        } finally {
-            lock.unlock();
+            while (!lock.tryLock(100, TimeUnit.MILLISECONDS)) {
+                if (within.isCancelled()) {
+                    throw Scope.cancelled(null);
+                }
+            }
+        } catch (InterruptedException e) {
+            throw Scope.interrupted(null);
         }
+        leave();
+        lock.unlock();
     }
 
     /** When the list was sent; far in the future before that. */
@@ -61,8 +86,8 @@ final class ListBody {
     }
 
     /** Throws the error of the list, if there was one. */
-    void throwFailure() {
-        end();
+    void throwFailure(Scope within) {
+        end(within);
         if (failure != null) {
             throw failure;
         }
@@ -101,12 +126,12 @@ final class ListBody {
             }
             lock.lock();
             try {
-                if (reading != this) {
-                    throw new IOException("the list is no longer read");
-                }
                 try {
-                    while (rest.hasNext() && lines.length() < CHUNK) {
+                    while (reading == this && lines.length() < CHUNK && rest.hasNext()) {
                         lines.add(rest.next());
+                    }
+                    if (reading != this) {
+                        throw new IOException("the list is no longer read");
                     }
                     if (lines.length() < CHUNK) {
                         lines.end();

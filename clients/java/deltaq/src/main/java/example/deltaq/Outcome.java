@@ -21,7 +21,7 @@ public abstract class Outcome extends RuntimeException {
         return delay.isNegative() ? Duration.ZERO : Retry.atMost(delay, DELAY_MAX);
     }
 
-    /** How the lease of a job ends after its handler has returned, which is null, or has thrown something. */
+    /** How the lease of a job ends after its handler has returned, for which thrown is null, or has thrown something. */
     static Settle settle(Job job, Throwable thrown) {
         String leaseId = job.lease().id();
         if (thrown == null) {
@@ -51,20 +51,18 @@ public abstract class Outcome extends RuntimeException {
     static Throwable cause(Throwable thrown) {
         try {
             return thrown.getCause();
-        } catch (RuntimeException e) {
+        } catch (Throwable e) {
             return null;
         }
     }
 
     /** The text of a failure, which an application may have made wrong. */
     static String text(Throwable thrown) {
-        Throwable failure = Transport.unwrap(thrown);
-        String text;
         try {
-            text = failure.toString();
-        } catch (RuntimeException e) {
-            text = failure.getClass().getName();
+            return Failures.bounded(Transport.unwrap(thrown).toString());
+        } catch (Throwable e) {
+            // Also that of a stack that overflows, or of a text that is null.
+            return thrown.getClass().getName();
         }
-        return Failures.bounded(text);
     }
 }

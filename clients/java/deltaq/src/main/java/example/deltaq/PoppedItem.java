@@ -15,6 +15,7 @@ import java.util.List;
  * @param diff the operations from that object to the newest one, if the pop asks for them; null without a difference to show
  * @param diffOmitted why there is no difference, or null
  */
+@Needs("lease")
 public record PoppedItem(
         String key, Lease lease, long attempt, long failures, boolean isInInitialList, List<Delta> deltas, Json known, List<DiffOperation> diff,
         String diffOmitted) {

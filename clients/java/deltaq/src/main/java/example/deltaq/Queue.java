@@ -2,6 +2,7 @@ package example.deltaq;
 
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -524,7 +525,8 @@ public final class Queue {
 
     /**
      * Sends the whole list of a source: each object is queued, and so is the deletion of each key that the list lacks. The list may have any length. It is
-     * read once, and once more for each repeat if it has more than about 4 MiB. An exception of the list ends the call, which then has changed nothing.
+     * read once, and once more for each repeat if it has more than about 4 MiB. An exception of the list ends the call, which then has changed nothing. If the
+     * call is cancelled while the iterator of a long list blocks, it ends at once, and another thread may still wait in the iterator.
      *
      * @param objects the objects
      * @return what was queued
@@ -557,10 +559,11 @@ public final class Queue {
                 .header("traceparent", options.traceparent).waits(transport.listWait);
         call.contentType = "application/x-ndjson";
         Lines lines = new Lines(encoding, options.skipInvalid);
-        if (lines.fill(objects, BUFFERED_MAX)) {
+        Iterator<?> begun = objects.iterator();
+        if (lines.fill(begun, BUFFERED_MAX)) {
             call.body = lines.take();
         } else {
-            call.list = new ListBody(objects, lines);
+            call.list = new ListBody(objects, begun, lines);
         }
         return new ReplaceCall(call, reply -> {
             ReplaceReply read = Client.reader(ReplaceReply.class).apply(reply);
@@ -1046,7 +1049,7 @@ public final class Queue {
 
     /** Varies a time by a tenth. */
     static Duration varied(Duration length) {
-        return Duration.ofNanos((long) (length.toNanos() * (0.9 + 0.2 * ThreadLocalRandom.current().nextDouble())));
+        return Duration.ofNanos((long) (Clock.nanos(length) * (0.9 + 0.2 * ThreadLocalRandom.current().nextDouble())));
     }
 
     @Override

@@ -80,7 +80,7 @@ public final class Reflector {
             while (!Thread.currentThread().isInterrupted()) {
                 Iterable<?> objects = null;
                 try {
-                    objects = list.call();
+                    objects = Check.given("what the function returns", list.call(), "a list, which may be empty");
                 } catch (InterruptedException e) {
                     throw Scope.interrupted(e);
                 } catch (Exception e) {

@@ -68,11 +68,11 @@ final class Retry {
 
     /** A random part of {@code first * 2^(failures-1)}, or of the limit if that is less. */
     static Duration backoff(Duration first, Duration limit, int failures) {
-        long longest = limit.toNanos();
+        long longest = Math.min(Clock.nanos(limit), Clock.FAR - 1);
         int doubled = failures - 1;
         // More of them would overflow.
-        if (doubled < 32 && first.toNanos() <= longest >> doubled) {
-            longest = first.toNanos() << doubled;
+        if (doubled < 32 && Clock.nanos(first) <= longest >> doubled) {
+            longest = Clock.nanos(first) << doubled;
         }
         return Duration.ofNanos(ThreadLocalRandom.current().nextLong(longest + 1));
     }

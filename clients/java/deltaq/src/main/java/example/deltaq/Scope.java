@@ -68,7 +68,7 @@ final class Scope implements AutoCloseable {
     void sleep(Duration pause, Throwable failure) {
         boolean hasEnded;
         try {
-            hasEnded = end.await(Math.max(pause.toNanos(), 0), TimeUnit.NANOSECONDS);
+            hasEnded = end.await(Math.max(Clock.nanos(pause), 0), TimeUnit.NANOSECONDS);
         } catch (InterruptedException e) {
             throw interrupted(failure);
         }

@@ -1,7 +1,5 @@
 package example.deltaq;
 
-import java.util.Map;
-
 /**
  * An object to store as known without a change.
  *
@@ -28,7 +26,7 @@ public record SeedCall(
      * @return a new entry
      */
     public SeedCall withKey(String value) {
-        return with("key", value);
+        return Documents.with(this, "key", value);
     }
 
     /**
@@ -38,12 +36,6 @@ public record SeedCall(
      * @return a new entry
      */
     public SeedCall withSource(String value) {
-        return with("source", value);
-    }
-
-    private SeedCall with(String component, Object value) {
-        Map<String, Object> components = Documents.components(this);
-        components.put(component, value);
-        return Documents.make(SeedCall.class, components);
+        return Documents.with(this, "source", value);
     }
 }

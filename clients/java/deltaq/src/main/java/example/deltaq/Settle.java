@@ -2,7 +2,6 @@ package example.deltaq;
 
 import java.time.Duration;
 import java.util.List;
-import java.util.Map;
 
 /**
  * Ends or extends leases.
@@ -86,13 +85,13 @@ public record Settle(
     }
 
     /**
-     * The same with leaseIds.
+     * The same with leaseIds instead of leaseId.
      *
-     * @param value the leases; null with leaseId
+     * @param value the leases
      * @return a new entry
      */
     public Settle withLeaseIds(List<String> value) {
-        return with("leaseIds", value);
+        return new Settle(as, null, value, delay, floor, error, hold, through, keep, leaseDuration);
     }
 
     /**
@@ -102,7 +101,7 @@ public record Settle(
      * @return a new entry
      */
     public Settle withDelay(Duration value) {
-        return with("delay", value);
+        return Documents.with(this, "delay", value);
     }
 
     /**
@@ -112,7 +111,7 @@ public record Settle(
      * @return a new entry
      */
     public Settle withFloor(boolean value) {
-        return with("floor", value);
+        return Documents.with(this, "floor", value);
     }
 
     /**
@@ -122,7 +121,7 @@ public record Settle(
      * @return a new entry
      */
     public Settle withError(String value) {
-        return with("error", value);
+        return Documents.with(this, "error", value);
     }
 
     /**
@@ -132,7 +131,7 @@ public record Settle(
      * @return a new entry
      */
     public Settle withHold(Hold value) {
-        return with("hold", value);
+        return Documents.with(this, "hold", value);
     }
 
     /**
@@ -142,7 +141,7 @@ public record Settle(
      * @return a new entry
      */
     public Settle withThrough(long value) {
-        return with("through", value);
+        return Documents.with(this, "through", value);
     }
 
     /**
@@ -152,7 +151,7 @@ public record Settle(
      * @return a new entry
      */
     public Settle withKeep(boolean value) {
-        return with("keep", value);
+        return Documents.with(this, "keep", value);
     }
 
     /**
@@ -162,12 +161,6 @@ public record Settle(
      * @return a new entry
      */
     public Settle withLeaseDuration(Duration value) {
-        return with("leaseDuration", value);
-    }
-
-    private Settle with(String component, Object value) {
-        Map<String, Object> components = Documents.components(this);
-        components.put(component, value);
-        return Documents.make(Settle.class, components);
+        return Documents.with(this, "leaseDuration", value);
     }
 }

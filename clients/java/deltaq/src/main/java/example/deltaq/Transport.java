@@ -20,12 +20,14 @@ import java.util.concurrent.CompletionException;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Function;
 import java.util.function.UnaryOperator;
 
 /** Sends calls, each with its repeats, to the servers of a client. */
 final class Transport {
-    private final HttpClient http;
+    /** Shared by the clients of {@link Client#withRetry}; null after the end. */
+    private final AtomicReference<HttpClient> http;
     final Servers servers;
     private final Tokens tokens;
     final RetryOptions retry;
@@ -34,6 +36,7 @@ final class Transport {
     final System.Logger log;
     final Rows rows;
     final Json.Encoder encoder;
+    final Json.TypeDecoder decoder;
     /** The middleware of all calls; null without any. */
     private final Invoke invoke;
     /** The end of the client. */
@@ -54,10 +57,11 @@ final class Transport {
         log = options.logger != null ? options.logger : System.getLogger("deltaq");
         rows = new Rows(log, Clock::now);
         encoder = options.encoder;
+        decoder = options.decoder;
         scope = new Scope();
         boolean areSeveral = servers.areSeveral();
         silence = options.silence != null ? options.silence : Duration.ofSeconds(areSeveral ? 3 : 15);
-        answer = options.silence != null ? options.silence : Duration.ofSeconds(areSeveral ? 2 : 10);
+        answer = options.answer != null ? options.answer : Duration.ofSeconds(areSeveral ? 2 : 10);
         HttpClient.Builder builder = HttpClient.newBuilder()
                 .version(options.httpVersion)
                 .followRedirects(HttpClient.Redirect.NEVER)
@@ -66,7 +70,7 @@ final class Transport {
             builder.sslContext(options.sslContext);
         }
         options.http.accept(builder);
-        http = builder.build();
+        http = new AtomicReference<>(builder.build());
         invoke = options.middleware.isEmpty() ? null : wrap(call -> call.send.run(), options.middleware);
     }
 
@@ -80,6 +84,7 @@ final class Transport {
         this.log = of.log;
         this.rows = of.rows;
         this.encoder = of.encoder;
+        this.decoder = of.decoder;
         this.invoke = of.invoke;
         this.scope = of.scope;
         this.silence = of.silence;
@@ -99,18 +104,22 @@ final class Transport {
         return wrapped;
     }
 
-    /** Ends all calls. On Java 21 and later the connections are closed; before, the HttpClient closes them once nothing refers to it. */
+    /** Ends all calls. On Java 21 and later the connections are closed; before, the HttpClient closes them some time after nothing refers to it. */
     void close() {
         scope.cancel();
+        HttpClient ended = http.getAndSet(null);
+        if (ended == null) {
+            return;
+        }
         try {
-            HttpClient.class.getMethod("shutdownNow").invoke(http);
+            HttpClient.class.getMethod("shutdownNow").invoke(ended);
         } catch (ReflectiveOperationException e) {
             // Java 17 to 20 have no such method.
         }
     }
 
     /** A successful reply. */
-    record Reply(Servers.Server server, int status, java.net.http.HttpHeaders headers, String body) {
+    record Reply(Servers.Server server, int status, java.net.http.HttpHeaders headers, String body, Json.TypeDecoder decoder) {
         String etag() {
             return headers.firstValue("etag").orElse(null);
         }
@@ -118,7 +127,7 @@ final class Transport {
         <T> T read(Function<Value, T> reader) {
             Value value;
             try {
-                value = Value.parse(body);
+                value = Value.parse(body, decoder);
             } catch (JsonScanner.NotJson e) {
                 throw new ReplyException(server.base, status, false, Duration.ZERO, e.getMessage());
             }
@@ -163,10 +172,10 @@ final class Transport {
 
     /** Logs a failure and waits before the next attempt, or throws the error of the call if there is none. */
     private void pause(Scope within, Retry.Attempts attempts, Request call, DeltaqException failure) {
-        if (call.list != null) {
-            call.list.throwFailure();
-        }
         boolean isCancelled = failure instanceof CancelledException;
+        if (call.list != null && !isCancelled) {
+            call.list.throwFailure(within);
+        }
         if (isCancelled || Failures.isOutcomeUnknown(failure)) {
             attempts.isUnknown = true;
         }
@@ -216,10 +225,11 @@ final class Transport {
         Opened opened = openAnywhere(within, call);
         if (call.list != null) {
             // The server may reply before it has read the list, for example to a number that was applied before.
-            call.list.end();
+            call.list.end(within);
         }
         HttpResponse<Object> response = opened.response;
-        return new Reply(opened.server, response.statusCode(), response.headers(), new String((byte[]) response.body(), StandardCharsets.UTF_8));
+        String body = new String((byte[]) response.body(), StandardCharsets.UTF_8);
+        return new Reply(opened.server, response.statusCode(), response.headers(), body, decoder);
     }
 
     /** A server, and its successful response. */
@@ -261,14 +271,20 @@ final class Transport {
     }
 
     private Opened attempt(Scope within, Request call, Servers.Server server, String token) {
+        if (call.list != null) {
+            call.list.begin(within);
+        }
         HttpRequest request = request(call, server, token);
-        CompletableFuture<HttpResponse<Object>> sent = http.sendAsync(request, Bodies.handler(server, call.isStream));
+        CompletableFuture<HttpResponse<Object>> sent = start(request, server, call.isStream);
         HttpResponse<Object> response;
         Scope.Link link = within.onEnd(() -> sent.cancel(true));
         try {
             response = await(within, call, server, sent);
         } finally {
             link.close();
+            if (call.list != null) {
+                call.list.leave();
+            }
         }
         servers.noteOwner(call.queue, response.headers().firstValue("deltaq-owner").orElse(null));
         if (response.statusCode() < 300) {
@@ -277,15 +293,22 @@ final class Transport {
         throw refusal(server, response);
     }
 
+    private CompletableFuture<HttpResponse<Object>> start(HttpRequest request, Servers.Server server, boolean isStream) {
+        HttpClient open = http.get();
+        if (open == null) {
+            throw Scope.cancelled(null);
+        }
+        return open.sendAsync(request, Bodies.handler(server, isStream));
+    }
+
     /** Waits for the reply, its time limit, or the silence of the server. */
     private HttpResponse<Object> await(Scope within, Request call, Servers.Server server, CompletableFuture<HttpResponse<Object>> sent) {
         long began = Clock.now();
-        Duration limit = replyTimeout.plus(call.wait);
         try {
             while (true) {
                 // The time of a long list begins when it was sent.
                 long counted = call.list == null ? began : call.list.endedAt();
-                long end = Math.min(call.deadline, counted == Clock.FAR ? Clock.FAR : Clock.after(counted, limit));
+                long end = Math.min(call.deadline, Clock.after(Clock.after(counted, replyTimeout), call.wait));
                 long askAt = Clock.after(Math.max(began, server.heard()), silence);
                 long now = Clock.now();
                 if (now >= end) {
@@ -330,7 +353,7 @@ final class Transport {
     /** Asks a server whether it is alive, unless the reply comes first. Any answer counts. */
     private boolean isAlive(Servers.Server server, CompletableFuture<?> sent, long patience) throws InterruptedException {
         HttpRequest question = HttpRequest.newBuilder(URI.create(server.base + "/livez")).header("user-agent", userAgent).build();
-        CompletableFuture<?> answered = http.sendAsync(question, Bodies.handler(server, false));
+        CompletableFuture<?> answered = start(question, server, false);
         try {
             CompletableFuture.anyOf(answered, sent.handle((response, failure) -> null)).get(patience, TimeUnit.NANOSECONDS);
             server.hear();
@@ -347,13 +370,16 @@ final class Transport {
         boolean hasBody = true;
         if (call.list != null) {
             body = BodyPublishers.ofInputStream(call.list::open);
-            call.list.begin();
         } else if (call.body != null) {
             body = BodyPublishers.ofString(call.body);
         } else {
             hasBody = false;
         }
-        HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(server.base + call.target())).method(call.method, body);
+        HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(server.base + call.target()));
+        if (!call.method.equals("GET")) {
+            // A GET is the default. With a body that is empty, also newer JDKs would send content-length.
+            request.method(call.method, body);
+        }
         set(request, "user-agent", userAgent);
         set(request, "accept", call.accept);
         if (hasBody) {
@@ -390,7 +416,7 @@ final class Transport {
         return new ReplyException(server.base, response.statusCode(), false, asked, null);
     }
 
-    /** Waits for futures that complete on their own, and tells what went wrong by the failure of the inner one. */
+    /** What has failed in a future. */
     static Throwable unwrap(Throwable failure) {
         Throwable inner = failure;
         while ((inner instanceof CompletionException || inner instanceof ExecutionException) && inner.getCause() != null) {

@@ -7,16 +7,18 @@ import java.util.Map;
 
 /** A value in a JSON text. Its members and elements are read when they are asked for, and every value keeps its text. */
 final class Value {
-    static final Value NULL = new Value("null", 0, 4);
+    static final Value NULL = new Value("null", 0, 4, Json.JACKSON);
 
     private final String source;
     private final int start;
     private final int end;
+    private final Json.TypeDecoder decoder;
 
-    private Value(String source, int start, int end) {
+    private Value(String source, int start, int end, Json.TypeDecoder decoder) {
         this.source = source;
         this.start = start;
         this.end = end;
+        this.decoder = decoder;
     }
 
     /**
@@ -25,22 +27,31 @@ final class Value {
      * @throws JsonScanner.NotJson if it is not
      */
     static Value parse(String text) {
+        return parse(text, Json.JACKSON);
+    }
+
+    /** Reads a text whose values are decoded with a decoder. */
+    static Value parse(String text, Json.TypeDecoder decoder) {
         JsonScanner scanner = new JsonScanner(text, 0);
-        Value value = next(scanner);
+        Value value = next(scanner, decoder);
         scanner.end();
         return value;
     }
 
-    private static Value next(JsonScanner scanner) {
+    private static Value next(JsonScanner scanner, Json.TypeDecoder decoder) {
         scanner.peek();
         int start = scanner.at;
         scanner.skip();
-        return new Value(scanner.text, start, scanner.at);
+        return new Value(scanner.text, start, scanner.at, decoder);
     }
 
     /** The text, as it was written. */
     String text() {
         return source.substring(start, end);
+    }
+
+    Json.TypeDecoder decoder() {
+        return decoder;
     }
 
     private char first() {
@@ -74,7 +85,7 @@ final class Value {
         do {
             String name = scanner.string();
             scanner.expect(':');
-            members.put(name, next(scanner));
+            members.put(name, next(scanner, decoder));
         } while (scanner.take(','));
         return members;
     }
@@ -88,7 +99,7 @@ final class Value {
             return elements;
         }
         do {
-            elements.add(next(scanner));
+            elements.add(next(scanner, decoder));
         } while (scanner.take(','));
         return elements;
     }

@@ -84,8 +84,8 @@ final class Watch {
         }
     }
 
-    private static WatchRow row(Servers.Server server, String line) {
-        WatchRow row = new Transport.Reply(server, 200, null, line).read(value -> Documents.read(value, WatchRow.class));
+    private WatchRow row(Servers.Server server, String line) {
+        WatchRow row = new Transport.Reply(server, 200, null, line, queue.transport.decoder).read(value -> Documents.read(value, WatchRow.class));
         boolean isEnd = WatchType.ERROR.equals(row.type()) || WatchType.EXPIRED.equals(row.type());
         if (!isEnd) {
             return row;

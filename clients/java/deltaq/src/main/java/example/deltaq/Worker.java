@@ -1,9 +1,7 @@
 package example.deltaq;
 
-import java.lang.management.ManagementFactory;
 import java.net.InetAddress;
 import java.net.UnknownHostException;
-import java.time.Duration;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicBoolean;
@@ -39,10 +37,11 @@ public final class Worker implements AutoCloseable {
 
     private final AtomicBoolean hasBegun = new AtomicBoolean();
     private final CountDownLatch ended = new CountDownLatch(1);
+    private volatile boolean isClosed;
     private final WorkerRun run;
 
     /**
-     * A worker with the default options. Nothing is sent before it runs.
+     * A worker with the default options. Nothing is sent before it runs. A handler that returns a future is {@link Handler#async}.
      *
      * @param queue the queue
      * @param handler works on a key
@@ -67,7 +66,7 @@ public final class Worker implements AutoCloseable {
         this.options.batch = Math.min(batch, Leases.BATCH_MAX);
         this.options.breaker = this.options.breaker == null ? 0 : Math.min(this.options.breaker, Breaker.LIMIT_MAX);
         if (this.options.name == null) {
-            this.options.name = host() + "-" + ManagementFactory.getRuntimeMXBean().getPid() + "-" + Queue.newId().substring(0, 6);
+            this.options.name = host() + "-" + ProcessHandle.current().pid() + "-" + Queue.newId().substring(0, 6);
         }
         this.handler = Transport.wrap(handler, this.options.middleware);
         this.run = new WorkerRun(this);
@@ -101,15 +100,19 @@ public final class Worker implements AutoCloseable {
 
     /**
      * Works until {@link #stop} or {@link #close} is called, the thread is interrupted, or the queue is closed and drained. Calls with errors that may pass,
-     * and pops from a queue that does not exist yet, are repeated without limit. A worker runs once.
+     * and pops from a queue that does not exist yet, are repeated without limit. A worker runs once, and not after {@link #close}.
      *
      * <p>At the end no handler begins. Keys whose handlers have not begun are released. Running handlers may finish within {@link WorkerOptions#grace}, and
-     * their leases are extended in the meantime.
+     * their leases are extended in the meantime. If the client is closed first, the worker ends too, but handlers are interrupted at once, and keys are
+     * delivered again only when their leases have expired.
      *
      * @throws DeltaqException a final error, such as that of an unknown token
      */
     public void run() {
         if (hasBegun.getAndSet(true)) {
+            if (isClosed) {
+                return;
+            }
             throw new IllegalStateException("a worker runs once");
         }
         try {
@@ -120,7 +123,7 @@ public final class Worker implements AutoCloseable {
     }
 
     /**
-     * Runs the worker in a thread of its own.
+     * Runs the worker in a thread of its own, which is a daemon: a program that does nothing else ends.
      *
      * @return completes when the worker has ended, with an exception after a final error
      */
@@ -142,9 +145,13 @@ public final class Worker implements AutoCloseable {
         run.askToStop();
     }
 
-    /** Lets the worker end, and waits for its end: at most for {@link WorkerOptions#grace} and 5 s for its last calls. */
+    /**
+     * Lets the worker end, and waits for its end: at most for {@link WorkerOptions#grace} and 5 s for its last calls. A handler calls {@link #stop} instead,
+     * because this would wait for the handler itself.
+     */
     @Override
     public void close() {
+        isClosed = true;
         stop();
         if (!hasBegun.getAndSet(true)) {
             ended.countDown();
@@ -175,9 +182,5 @@ public final class Worker implements AutoCloseable {
     /** Logs a warning with the queue. */
     void warn(String text) {
         queue.transport.log.log(System.Logger.Level.WARNING, "deltaq: " + text + " (queue " + queue.name() + ")");
-    }
-
-    static Duration shorter(Duration one, Duration other) {
-        return one.compareTo(other) < 0 ? one : other;
     }
 }

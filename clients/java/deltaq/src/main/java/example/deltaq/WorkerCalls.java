@@ -36,7 +36,7 @@ final class WorkerCalls {
 
     record ExtendResult(SettledList list, long sentAt, RuntimeException error) {}
 
-    private static RuntimeException failure(Throwable thrown) {
+    static RuntimeException failure(Throwable thrown) {
         return thrown instanceof RuntimeException known ? known : new IllegalStateException(thrown);
     }
 
@@ -79,7 +79,7 @@ final class WorkerCalls {
     }
 
     static Duration absentAfter(Duration pause) {
-        return Worker.shorter(pause.multipliedBy(2), ABSENT_MAX);
+        return Retry.atMost(pause.multipliedBy(2), ABSENT_MAX);
     }
 
     /** Settles leases. If the queue was deleted, all of them have ended. */

@@ -72,7 +72,9 @@ final class WorkerRun {
     void work() {
         boolean wasInterrupted = false;
         threads = Threads.perTask();
-        scope = Scope.within(worker.queue.transport.scope);
+        Scope client = worker.queue.transport.scope;
+        scope = Scope.within(client);
+        Scope.Link link = client.onEnd(this::askToStop);
         try {
             while (true) {
                 startHandlers();
@@ -92,6 +94,7 @@ final class WorkerRun {
                 }
             }
         } finally {
+            link.close();
             scope.cancel();
             scope.close();
             threads.shutdown();
@@ -162,8 +165,17 @@ final class WorkerRun {
             Thread.interrupted();
         }
         Throwable end = thrown;
-        Settle settle = Outcome.settle(held.job, end);
+        Settle settle = settle(held.job, end);
         events.add(() -> handled(held, settle, end));
+    }
+
+    /** The outcome of a handler. There is one in any case: without it, the handler would count as running for ever. */
+    private static Settle settle(Job job, Throwable thrown) {
+        try {
+            return Outcome.settle(job, thrown);
+        } catch (Throwable e) {
+            return Settle.nack(job.lease().id()).withError((thrown == null ? e : thrown).getClass().getName());
+        }
     }
 
     /** Pops if a handler is free for its keys. Outcomes are sent with the pop, or else alone. */
@@ -237,12 +249,7 @@ final class WorkerRun {
 
     private void logFailure(Job job, String text, Throwable thrown) {
         String line = "deltaq: a handler has failed: " + text + " (queue " + worker.queue.name() + ", key " + job.key() + ", attempt " + job.attempt() + ")";
-        try {
-            worker.queue.transport.log.log(System.Logger.Level.WARNING, line, thrown);
-        } catch (RuntimeException e) {
-            // The exception is one of the application, and can't be printed.
-            worker.queue.transport.log.log(System.Logger.Level.WARNING, line);
-        }
+        Failures.log(worker.queue.transport.log, System.Logger.Level.WARNING, line, thrown);
     }
 
     /** Whether an exception comes from the interrupt of the thread. */
@@ -402,14 +409,23 @@ final class WorkerRun {
 
     /** Begins the end: no handler begins, and waiting keys are released, with those of a pop whose reply has not arrived. */
     private void stop(RuntimeException failure) {
-        if (error == null) {
+        boolean isClientClosed = worker.queue.transport.scope.isCancelled();
+        if (error == null && !isClientClosed) {
             error = failure;
+        }
+        if (isClientClosed && !isLastWait) {
+            // No call succeeds any more, so no handler can end its lease.
+            end = Clock.now();
         }
         if (isStopping) {
             return;
         }
         isStopping = true;
-        end = Clock.after(Clock.now(), options.grace);
+        if (isClientClosed) {
+            worker.warn("the client was closed before its worker; keys that the worker has leased are delivered again when their leases expire");
+        } else {
+            end = Clock.after(Clock.now(), options.grace);
+        }
         releaseWaiting(0);
         if (pop != null) {
             pop.scope.cancel();

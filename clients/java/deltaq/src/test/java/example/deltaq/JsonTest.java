@@ -7,9 +7,11 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import java.lang.reflect.Method;
 import java.math.BigDecimal;
 import java.time.Duration;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Random;
 import org.junit.jupiter.api.Test;
@@ -27,6 +29,23 @@ class JsonTest {
         assertEquals(9007199254740991L, row.resourceVersion());
         assertEquals(text, Documents.write(row.object()));
         assertEquals(new Price("a", new BigDecimal("1.10")), Json.of("{\"key\":\"a\",\"price\":1.10,\"more\":[1]}").as(Price.class));
+    }
+
+    @Test
+    void numbersStayAsTheyWereSentInATree() {
+        JsonNode tree = Json.of("{\"price\":1.10}").as(JsonNode.class);
+        assertEquals("1.10", tree.get("price").decimalValue().toString());
+        assertEquals("{\"price\":1.10}", new Encoding(new ClientOptions().encoder).write(tree));
+        assertEquals(5, Json.of("5").as(int.class));
+    }
+
+    @Test
+    void whatIsNoNumberOfJsonIsNotSent() {
+        Encoding encoding = new Encoding(new ClientOptions().encoder);
+        for (Object wrong : List.of(Double.NaN, Double.POSITIVE_INFINITY, Float.NEGATIVE_INFINITY)) {
+            assertThrows(EncodeException.class, () -> encoding.write(Map.of("key", "a", "price", wrong)));
+        }
+        assertEquals("{\"key\":\"NaN Infinity\"}", encoding.write(Map.of("key", "NaN Infinity")));
     }
 
     @ParameterizedTest
@@ -111,7 +130,7 @@ class JsonTest {
     @Test
     void documentsAreWrittenAsTheyAreRead() {
         QueueSettings settings = QueueSettings.builder().lease(Duration.ofSeconds(90)).key(List.of(KeyPart.of("/sku"), new KeyPart("/a", true)))
-                .groups(new Groups(new GroupBy(null, "/"), 3L, null, Map.of("", new GroupOverride(2L, null, null)))).build();
+                .groups(Groups.of(new GroupBy(null, "/")).withMaxLeased(3).withOverrides(Map.of("", new GroupOverride(2L, null, null)))).build();
         String text = Documents.write(settings);
         assertEquals("{\"key\":[\"/sku\",{\"pointer\":\"/a\",\"optional\":true}],\"lease\":\"90s\","
                 + "\"groups\":{\"by\":{\"key_prefix\":\"/\"},\"max_leased\":3,\"overrides\":{\"\":{\"weight\":2}}}}", text);
@@ -119,6 +138,33 @@ class JsonTest {
         assertEquals(5L, settings.toBuilder().maxFailures(5).build().maxFailures());
         assertNull(settings.maxFailures());
         assertEquals("{\"a\":\"\\\"\\\\\\n\\u0000\\ud800 😀\"}", Documents.write(Map.of("a", "\"\\\n\0\ud800 😀")));
+    }
+
+    private static Object sample(Class<?> type) {
+        if (type.isRecord()) {
+            return Documents.make(type.asSubclass(Record.class), Map.of());
+        }
+        Map<Class<?>, Object> samples = Map.of(String.class, "x", long.class, 1L, boolean.class, true, double.class, 0.5, Duration.class, Duration.ofSeconds(1),
+                List.class, List.of("x"), Map.class, Map.of("x", "y"), Object.class, "x");
+        return samples.get(type);
+    }
+
+    @ParameterizedTest
+    @ValueSource(classes = {Push.class, Hook.class, Groups.class, RateLimiter.class, Debounce.class, Retention.class, Follow.class, DeltaCall.class,
+        SeedCall.class, Settle.class})
+    void recordsHaveAMethodForEachSetting(Class<? extends Record> type) throws Exception {
+        int count = 0;
+        for (Method method : type.getMethods()) {
+            if (method.getName().startsWith("with")) {
+                String component = method.getName().substring(4, 5).toLowerCase(Locale.ROOT) + method.getName().substring(5);
+                Object value = sample(method.getParameterTypes()[0]);
+                Object changed = method.invoke(Documents.make(type, Map.of()), value);
+                assertEquals(Map.of(component, value), Documents.components((Record) changed));
+                count++;
+            }
+        }
+        // All but those that a factory takes.
+        assertTrue(count >= type.getRecordComponents().length - 2, type + " has " + count);
     }
 
     @Test

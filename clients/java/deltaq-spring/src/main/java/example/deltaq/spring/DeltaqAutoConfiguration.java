@@ -1,5 +1,6 @@
 package example.deltaq.spring;
 
+import com.fasterxml.jackson.databind.ObjectMapper;
 import example.deltaq.Client;
 import example.deltaq.ClientOptions;
 import example.deltaq.Handler;
@@ -35,7 +36,8 @@ public class DeltaqAutoConfiguration {
 
     @Bean
     @ConditionalOnMissingBean
-    ClientOptions deltaqClientOptions(DeltaqProperties properties, List<Telemetry> telemetry) {
+    ClientOptions deltaqClientOptions(DeltaqProperties properties, List<Telemetry> telemetry, ObjectProvider<ObjectMapper> mapper,
+            ObjectProvider<DeltaqClientCustomizer> customizers) {
         ClientOptions options = new ClientOptions();
         if (properties.token() != null && !properties.token().isEmpty()) {
             options.token(properties.token());
@@ -43,7 +45,9 @@ public class DeltaqAutoConfiguration {
         if (properties.tokenFile() != null) {
             options.tokenFile(properties.tokenFile());
         }
+        mapper.ifUnique(found -> options.encoder(found::writeValueAsString).decoder(found::readValue));
         telemetry.forEach(each -> options.middleware(each.calls()));
+        customizers.orderedStream().forEach(customizer -> customizer.customize(options));
         return options;
     }
 
@@ -72,7 +76,7 @@ public class DeltaqAutoConfiguration {
     static class Measures {
         @Bean
         Telemetry deltaqMetrics(ObjectProvider<MeterRegistry> registry) {
-            MeterRegistry found = registry.getIfAvailable();
+            MeterRegistry found = registry.getIfUnique();
             return found == null ? new Telemetry(next -> next, next -> next)
                     : new Telemetry(Metrics.measureCalls(found), Metrics.measureHandler(found));
         }
@@ -84,7 +88,7 @@ public class DeltaqAutoConfiguration {
     static class Traces {
         @Bean
         Telemetry deltaqTraces(ObjectProvider<OpenTelemetry> telemetry) {
-            OpenTelemetry found = telemetry.getIfAvailable();
+            OpenTelemetry found = telemetry.getIfUnique();
             return found == null ? new Telemetry(next -> next, next -> next)
                     : new Telemetry(Tracing.traceCalls(found), Tracing.traceHandler(found));
         }

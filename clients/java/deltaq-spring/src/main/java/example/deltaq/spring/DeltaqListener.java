@@ -8,14 +8,20 @@ import java.lang.annotation.Target;
 
 /**
  * Calls a method of a bean for each changed key of a queue. Its parameters may be a {@link example.deltaq.Job}, and one of a type into which the newest object
- * is decoded. A return, or the completion of a {@code CompletionStage} that is returned, acknowledges the key; an exception says how it ends otherwise.
+ * is decoded. For a deleted key, that is its last object. A return, or the completion of a {@code CompletionStage} that is returned, acknowledges the key; an
+ * exception says how it ends otherwise. So a method that Spring runs in another thread must return a {@code CompletableFuture}. The application runs as long as
+ * its listeners.
  *
  * <pre>{@code
  * @Component
  * class Offers {
  *     @DeltaqListener(queue = "offers", concurrency = "8")
  *     void store(Offer offer, Job job) {
- *         shop.store(offer, job.token());
+ *         if (job.isDeleted()) {
+ *             shop.remove(job.key());
+ *         } else {
+ *             shop.store(offer, job.token());
+ *         }
  *     }
  * }
  * }</pre>
@@ -62,7 +68,8 @@ public @interface DeltaqListener {
     String breaker() default "";
 
     /**
-     * Whether the method is called for deletions, with the last object. Otherwise they are acknowledged without a call.
+     * Whether the method is called for deletions, with the last object. Otherwise they are acknowledged without a call. A method with an object, and without a
+     * Job that says which keys are deleted, has no deletions.
      *
      * @return true if it is
      */

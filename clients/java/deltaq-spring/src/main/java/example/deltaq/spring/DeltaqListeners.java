@@ -1,9 +1,11 @@
 package example.deltaq.spring;
 
 import example.deltaq.Client;
+import example.deltaq.Delta;
 import example.deltaq.Durations;
 import example.deltaq.Handler;
 import example.deltaq.Job;
+import example.deltaq.PoppedItem;
 import example.deltaq.Worker;
 import example.deltaq.WorkerOptions;
 import java.lang.reflect.InvocationTargetException;
@@ -12,10 +14,16 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.CompletionStage;
+import java.util.concurrent.Flow;
+import java.util.concurrent.Future;
 import java.util.function.UnaryOperator;
+import java.util.stream.Stream;
 import org.apache.commons.logging.Log;
 import org.apache.commons.logging.LogFactory;
+import org.springframework.aop.framework.autoproxy.AutoProxyUtils;
+import org.springframework.aop.scope.ScopedProxyUtils;
 import org.springframework.aop.support.AopUtils;
 import org.springframework.beans.factory.config.ConfigurableListableBeanFactory;
 import org.springframework.context.SmartLifecycle;
@@ -26,6 +34,10 @@ import org.springframework.util.ReflectionUtils;
 /** Runs a worker for each {@link DeltaqListener} method of the beans, from the start of the application to its end. */
 public class DeltaqListeners implements SmartLifecycle {
     private static final Log LOG = LogFactory.getLog(DeltaqListeners.class);
+    /** Types into which no object is decoded. */
+    private static final Set<Class<?>> NO_OBJECTS = Set.of(PoppedItem.class, Delta.class, String.class);
+    /** By name, because the application need not have all of them. */
+    private static final Set<String> LATER = Set.of(Future.class.getName(), Flow.Publisher.class.getName(), "org.reactivestreams.Publisher");
 
     private final ConfigurableListableBeanFactory beans;
     private final Client client;
@@ -48,22 +60,39 @@ public class DeltaqListeners implements SmartLifecycle {
     @Override
     public void start() {
         for (String name : beans.getBeanDefinitionNames()) {
-            Class<?> type = beans.getType(name, false);
-            if (type == null) {
-                continue;
-            }
-            Map<Method, DeltaqListener> methods = MethodIntrospector.selectMethods(type,
+            Class<?> type = type(name);
+            Map<Method, DeltaqListener> methods = type == null ? Map.of() : MethodIntrospector.selectMethods(type,
                     (MethodIntrospector.MetadataLookup<DeltaqListener>) method -> AnnotatedElementUtils.findMergedAnnotation(method, DeltaqListener.class));
-            methods.forEach((method, listener) -> workers.add(worker(beans.getBean(name), method, listener)));
+            if (!methods.isEmpty()) {
+                // Once, because the scope prototype has another bean each time.
+                Object bean = beans.getBean(name);
+                methods.forEach((method, listener) -> workers.add(worker(bean, method, listener)));
+            }
         }
         for (Worker worker : workers) {
-            worker.start().whenComplete((nothing, failure) -> {
-                if (failure != null) {
-                    LOG.error("the worker " + worker.name() + " has ended", failure);
-                }
-            });
+            // The application runs as long as its workers: it may have no other thread that keeps it running.
+            Thread thread = new Thread(() -> run(worker), "deltaq-" + worker.name());
+            thread.setDaemon(false);
+            thread.start();
         }
         isRunning = true;
+    }
+
+    /** The class of a bean, not that of its proxy; null if it is unknown, or if the bean is the target of a proxy that is a bean, too. */
+    private Class<?> type(String name) {
+        if (ScopedProxyUtils.isScopedTarget(name) || beans.getType(name, false) == null) {
+            return null;
+        }
+        String target = ScopedProxyUtils.getTargetBeanName(name);
+        return AutoProxyUtils.determineTargetClass(beans, beans.containsBeanDefinition(target) ? target : name);
+    }
+
+    private static void run(Worker worker) {
+        try {
+            worker.run();
+        } catch (RuntimeException | Error e) {
+            LOG.error("the worker " + worker.name() + " has ended", e);
+        }
     }
 
     private String text(String written) {
@@ -71,7 +100,16 @@ public class DeltaqListeners implements SmartLifecycle {
     }
 
     private Worker worker(Object bean, Method method, DeltaqListener listener) {
-        String queue = text(listener.queue());
+        try {
+            check(method, listener.deleted());
+            String queue = text(listener.queue());
+            return new Worker(client.queue(queue), handler(bean, method, listener.deleted()), options(queue, listener));
+        } catch (IllegalArgumentException e) {
+            throw new IllegalStateException("the listener " + method + ": " + e.getMessage(), e);
+        }
+    }
+
+    private WorkerOptions options(String queue, DeltaqListener listener) {
         WorkerOptions options = new WorkerOptions().concurrency(Integer.parseInt(text(listener.concurrency()))).grace(grace);
         if (!text(listener.group()).isEmpty()) {
             options.group(text(listener.group()));
@@ -84,28 +122,50 @@ public class DeltaqListeners implements SmartLifecycle {
         }
         middleware.forEach(options::middleware);
         customizers.forEach(customizer -> customizer.customize(queue, options));
-        return new Worker(client.queue(queue), handler(bean, method, listener.deleted()), options);
+        return options;
+    }
+
+    /** Refuses a method that can't be a listener. */
+    private static void check(Method method, boolean takesDeletions) {
+        List<Class<?>> objects = Stream.<Class<?>>of(method.getParameterTypes()).filter(type -> type != Job.class).toList();
+        int jobs = method.getParameterCount() - objects.size();
+        if (jobs > 1 || objects.size() > 1 || objects.stream().anyMatch(NO_OBJECTS::contains)) {
+            throw new IllegalArgumentException("its parameters must be a Job, an object of one type, both or none");
+        }
+        if (jobs == 0 && !objects.isEmpty() && takesDeletions) {
+            throw new IllegalArgumentException("it can't tell a deleted key, whose last object it would get, from another one: add the parameter Job, "
+                    + "whose isDeleted() says so, or deleted = false");
+        }
+        if (isLater(method.getReturnType())) {
+            throw new IllegalArgumentException("its key would be acknowledged before its work is done: it must return a CompletableFuture");
+        }
+    }
+
+    /** Whether a type stands for a result that comes later, and for which a worker can't wait. */
+    private static boolean isLater(Class<?> type) {
+        if (type == null || CompletionStage.class.isAssignableFrom(type)) {
+            return false;
+        }
+        return LATER.contains(type.getName()) || isLater(type.getSuperclass()) || Stream.of(type.getInterfaces()).anyMatch(DeltaqListeners::isLater);
     }
 
     private static Handler handler(Object bean, Method method, boolean takesDeletions) {
+        // Of a proxy with interfaces, the method of its interface.
         Method called = AopUtils.selectInvocableMethod(method, bean.getClass());
-        long jobs = List.of(called.getParameterTypes()).stream().filter(Job.class::equals).count();
-        if (jobs > 1 || called.getParameterCount() - jobs > 1) {
-            throw new IllegalStateException("the method " + method + " must have a Job, an object of one type, both or none as its parameters");
-        }
         ReflectionUtils.makeAccessible(called);
-        Handler waiting = Handler.async(job -> (CompletionStage<?>) invoke(bean, called, job));
-        boolean isAsync = CompletionStage.class.isAssignableFrom(called.getReturnType());
-        Handler handler = isAsync ? waiting : job -> invoke(bean, called, job);
-        return takesDeletions ? handler : job -> {
-            if (!job.isDeleted()) {
-                handler.handle(job);
+        boolean isAsync = CompletionStage.class.isAssignableFrom(method.getReturnType());
+        return job -> {
+            if (job.isDeleted() && !takesDeletions) {
+                return;
+            }
+            Object result = invoke(bean, called, method.getParameterTypes(), job);
+            if (isAsync || result instanceof CompletionStage) {
+                Handler.async(same -> (CompletionStage<?>) result).handle(job);
             }
         };
     }
 
-    private static Object invoke(Object bean, Method method, Job job) throws Exception {
-        Class<?>[] types = method.getParameterTypes();
+    private static Object invoke(Object bean, Method method, Class<?>[] types, Job job) throws Exception {
         Object[] arguments = new Object[types.length];
         for (int index = 0; index < types.length; index++) {
             arguments[index] = types[index] == Job.class ? job : types[index].isInstance(job.object()) ? job.object() : job.object(types[index]);

@@ -16,4 +16,10 @@ import org.springframework.boot.context.properties.bind.DefaultValue;
  */
 @ConfigurationProperties("deltaq")
 public record DeltaqProperties(@DefaultValue("http://localhost:7070") String url, String token, Path tokenFile, @DefaultValue("true") boolean listeners,
-        @DefaultValue("30s") Duration grace) {}
+        @DefaultValue("30s") Duration grace) {
+    /** The properties without the token. */
+    @Override
+    public String toString() {
+        return "DeltaqProperties[url=" + url + ", tokenFile=" + tokenFile + ", listeners=" + listeners + ", grace=" + grace + "]";
+    }
+}

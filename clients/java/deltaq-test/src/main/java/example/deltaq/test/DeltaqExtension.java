@@ -27,8 +27,8 @@ import org.junit.jupiter.api.extension.ParameterResolver;
  */
 public final class DeltaqExtension implements BeforeAllCallback, AfterAllCallback, AfterEachCallback, ParameterResolver {
     private final DeltaqServer.Options options;
-    private DeltaqServer server;
-    private Client client;
+    private volatile DeltaqServer server;
+    private volatile Client client;
     private int classes;
 
     /** A server with the default options. */
@@ -69,7 +69,7 @@ public final class DeltaqExtension implements BeforeAllCallback, AfterAllCallbac
 
     /** Starts the server. Nested classes have that of the outer class. */
     @Override
-    public void beforeAll(ExtensionContext context) {
+    public synchronized void beforeAll(ExtensionContext context) {
         if (classes++ == 0) {
             server = DeltaqServer.start(options);
             client = server.client();
@@ -78,8 +78,9 @@ public final class DeltaqExtension implements BeforeAllCallback, AfterAllCallbac
 
     /** Stops the server. */
     @Override
-    public void afterAll(ExtensionContext context) {
-        if (--classes == 0) {
+    public synchronized void afterAll(ExtensionContext context) {
+        // If the server has not started, there is nothing to stop.
+        if (--classes == 0 && server != null) {
             client.close();
             DeltaqServer ended = server;
             server = null;

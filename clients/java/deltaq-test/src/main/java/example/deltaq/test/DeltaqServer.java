@@ -107,7 +107,7 @@ public final class DeltaqServer implements AutoCloseable {
     }
 
     private final Process process;
-    private final Process guard;
+    private Process guard;
     private final Path folder;
     private final ByteArrayOutputStream log = new ByteArrayOutputStream();
     private final Thread reader;
@@ -129,8 +129,8 @@ public final class DeltaqServer implements AutoCloseable {
         reader = new Thread(this::read, "deltaqtest");
         reader.setDaemon(true);
         reader.start();
-        guard = guard(process.pid());
         try {
+            guard = guard(process.pid());
             url = "http://" + address(ready, options.ready);
         } catch (IOException | InterruptedException | RuntimeException e) {
             kill();

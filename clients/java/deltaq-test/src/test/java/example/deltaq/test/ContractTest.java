@@ -13,6 +13,8 @@ import example.deltaq.Codes;
 import example.deltaq.DeltaCall;
 import example.deltaq.DeltasOptions;
 import example.deltaq.ExtendOptions;
+import example.deltaq.GroupBy;
+import example.deltaq.Groups;
 import example.deltaq.Handler;
 import example.deltaq.Hold;
 import example.deltaq.Informer;
@@ -68,7 +70,19 @@ import org.junit.jupiter.api.extension.ExtendWith;
 class ContractTest {
     record Price(String key, BigDecimal price) {}
 
-    private static final PopOptions TEN = new PopOptions().max(10).wait(Duration.ofSeconds(5)).worker("tester");
+    /** An exception that can't be printed. */
+    private static final class Endless extends RuntimeException {
+        private static final long serialVersionUID = 1;
+
+        @Override
+        public String toString() {
+            return toString();
+        }
+    }
+
+    private static PopOptions ten() {
+        return new PopOptions().max(10).wait(Duration.ofSeconds(5)).worker("tester");
+    }
 
     private static String[] leases(Popped popped) {
         return popped.items().stream().map(item -> item.lease().id()).toArray(String[]::new);
@@ -163,7 +177,7 @@ class ContractTest {
     void leases(Queue queue) {
         queue.putSettings(QueueSettings.builder().groups(null).maxFailures(5).build());
         queue.add(List.of(Map.of("key", "a"), Map.of("key", "b"), Map.of("key", "c"), Map.of("key", "d"), Map.of("key", "e")));
-        Popped popped = queue.pop(TEN);
+        Popped popped = queue.pop(ten());
         assertEquals(5, popped.items().size());
         PoppedItem first = popped.items().get(0);
         assertEquals("tester", first.lease().worker());
@@ -186,7 +200,7 @@ class ContractTest {
         assertEquals(1, queue.promote(Selection.keys("b")));
         assertEquals(1, queue.forget("b"));
         assertEquals(0, queue.discard(Selection.all()));
-        Popped more = queue.pop(TEN.wait(Duration.ZERO));
+        Popped more = queue.pop(ten().wait(Duration.ZERO));
         assertEquals(List.of("a", "b", "c", "d"), more.items().stream().map(PoppedItem::key).sorted().toList());
         WorkerStatus tester = queue.workers().iterator().next();
         assertEquals(List.of(2L, 2L), List.of(tester.recentAcks(), tester.recentFailures()));
@@ -212,8 +226,7 @@ class ContractTest {
         PoppedItem item = keys.pop().items().get(0);
         assertNull(item.object());
         assertEquals("ok", keys.done(List.of(item.lease().id()), Duration.ofHours(1)).settled().get(0).result());
-        queue.putSettings(QueueSettings.builder().indexes(Map.of("by_city", "/city")).groups(new example.deltaq.Groups(
-                new example.deltaq.GroupBy("/city", null), null, null, null)).build());
+        queue.putSettings(QueueSettings.builder().indexes(Map.of("by_city", "/city")).groups(Groups.of(new GroupBy("/city", null))).build());
         queue.seed(List.of(SeedCall.of(Map.of("key", "a", "city", "Rome")), SeedCall.of(Map.of("key", "b", "city", "Oslo"))));
         assertEquals(List.of("a"), queue.known(new ViewOptions().index("by_city").value("Rome").wait(Duration.ofSeconds(5))).stream().map(QueueObject::key).toList());
         assertEquals("Oslo", queue.indexValues("by_city", "O").page().items().get(0).value());
@@ -306,11 +319,14 @@ class ContractTest {
 
     @Test
     void aWorkerGoesOnAfterErrorsOfEveryKind(Queue queue) throws Exception {
-        queue.add(List.of(Map.of("key", "a"), Map.of("key", "b")));
+        queue.add(List.of(Map.of("key", "a"), Map.of("key", "b"), Map.of("key", "c")));
         CountDownLatch done = new CountDownLatch(1);
         try (Worker worker = new Worker(queue, job -> {
             if (job.key().equals("a")) {
                 throw new StackOverflowError();
+            }
+            if (job.key().equals("b")) {
+                throw new Endless();
             }
             done.countDown();
         })) {
@@ -318,6 +334,55 @@ class ContractTest {
             assertTrue(done.await(30, TimeUnit.SECONDS));
         }
         assertTrue(queue.item("a").lastError().contains("StackOverflowError"));
+        assertEquals(Endless.class.getName(), queue.item("b").lastError());
+    }
+
+    @Test
+    void theEndOfAClientEndsItsWorkers(DeltaqServer server, Queue queue) throws Exception {
+        queue.add(Map.of("key", "a"));
+        CountDownLatch begun = new CountDownLatch(1);
+        CountDownLatch isInterrupted = new CountDownLatch(1);
+        Client closed = server.client();
+        Worker worker = new Worker(closed.queue(queue.name()), job -> {
+            begun.countDown();
+            try {
+                new CountDownLatch(1).await();
+            } catch (InterruptedException e) {
+                isInterrupted.countDown();
+                throw e;
+            }
+        }, new WorkerOptions().grace(Duration.ofHours(1)));
+        CompletableFuture<Void> busy = worker.start();
+        CompletableFuture<Void> idle = new Worker(closed.queue(queue.name() + "-other"), job -> {}).start();
+        begun.await();
+        closed.close();
+        busy.get();
+        idle.get();
+        isInterrupted.await();
+    }
+
+    @Test
+    void anInformerIsClosedByItsHandler(Queue queue) throws Exception {
+        queue.add(Map.of("key", "a"));
+        Informer informer = new Informer(queue);
+        informer.addHandler(new InformerHandler() {
+            @Override
+            public void onAdd(QueueObject object, boolean isInInitialList) {
+                informer.close();
+            }
+        });
+        informer.start().get();
+        assertEquals(1, informer.store().size());
+    }
+
+    @Test
+    void anInformerEndsWithTheErrorOfAnIndex(Queue queue) {
+        queue.add(Map.of("key", "a"));
+        Informer informer = new Informer(queue, new InformerOptions().index("wrong", object -> {
+            throw new StackOverflowError();
+        }));
+        Exception failure = assertThrows(IllegalStateException.class, informer::run);
+        assertTrue(failure.getCause() instanceof StackOverflowError);
     }
 
     @Test
@@ -330,7 +395,7 @@ class ContractTest {
                 @Override
                 public void onAdd(QueueObject object, boolean isInInitialList) {
                     events.add("add " + object.key() + " " + isInInitialList);
-                    throw new IllegalStateException("which is logged");
+                    throw new Endless();
                 }
 
                 @Override
@@ -381,8 +446,21 @@ class ContractTest {
         queue.deleteQueue();
         queue.add(Map.of("key", "z"));
         reflector.replace(List.of(new Price("c", BigDecimal.ONE)));
-        queue.deleteQueue();
-        queue.add(Map.of("key", "z"));
+        assertEquals(List.of("c", "z"), queue.latest().stream().map(QueueObject::key).toList());
+    }
+
+    @Test
+    void aReflectorKeepsTheLastListIfThereIsNone(Queue queue) {
+        List<Integer> polls = new ArrayList<>();
+        new Reflector(queue, "erp").poll(Duration.ofMillis(10), () -> {
+            polls.add(1);
+            if (polls.size() == 3) {
+                Thread.currentThread().interrupt();
+            }
+            return polls.size() == 1 ? List.of(new Price("a", BigDecimal.ONE)) : null;
+        });
+        assertTrue(Thread.interrupted());
+        assertEquals(List.of("a"), queue.latest().stream().map(QueueObject::key).toList());
     }
 
     @Test

@@ -63,6 +63,13 @@ class ExtensionTest {
     }
 
     @Test
+    void anExtensionWhoseServerHasNotStartedEnds() {
+        DeltaqExtension extension = new DeltaqExtension(new DeltaqServer.Options().binary("/nowhere/deltaq"));
+        assertThrows(RuntimeException.class, () -> extension.beforeAll(null));
+        extension.afterAll(null);
+    }
+
+    @Test
     void aScriptThatHasStartedTheServerEndsWithIt(@TempDir Path folder) throws Exception {
         Path script = folder.resolve("script");
         Files.writeString(script, "#!/bin/sh\n" + DeltaqServer.find() + " \"$@\"\n");

@@ -29,9 +29,11 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.extension.ExtendWith;
 
 @ExtendWith(DeltaqExtension.class)
+@Timeout(60)
 class TelemetryTest {
     private final InMemorySpanExporter spans = InMemorySpanExporter.create();
     private final OpenTelemetrySdk telemetry = OpenTelemetrySdk.builder()
@@ -61,7 +63,7 @@ class TelemetryTest {
             new Worker(queue, job -> {
                 assertEquals(job.key().equals("a") ? 2 : 1, job.deltas().size());
                 if (job.key().equals("b")) {
-                    throw new Reject("no");
+                    throw new IllegalStateException(new Reject("no"));
                 }
             }, new WorkerOptions().name("w").middleware(Tracing.traceHandler(telemetry))).run();
             SpanData add = span("add " + queue.name());

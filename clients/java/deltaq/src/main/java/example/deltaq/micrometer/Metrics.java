@@ -25,6 +25,7 @@ import java.util.function.UnaryOperator;
  * <tr><td>{@code deltaq.worker.pauses}</td><td>counter</td><td>{@code queue}, {@code worker}</td></tr>
  * </table>
  */
+@SuppressWarnings("exports")
 public final class Metrics {
     private Metrics() {}
 

@@ -7,7 +7,6 @@ import example.deltaq.Invoke;
 import example.deltaq.Job;
 import example.deltaq.Nack;
 import example.deltaq.ProblemException;
-import example.deltaq.Reject;
 import example.deltaq.SettleAs;
 import io.opentelemetry.api.OpenTelemetry;
 import io.opentelemetry.api.common.Attributes;
@@ -35,6 +34,7 @@ import java.util.function.UnaryOperator;
  * <p>The server stores the trace of each call that produces with the changes that it queues. A worker links its spans to the spans of these calls: a link
  * instead of a parent, because the changes of a key may come from many calls.
  */
+@SuppressWarnings("exports")
 public final class Tracing {
     /** The largest number of links of a span. Those of the newest changes are kept. */
     private static final int LINKS_MAX = 128;
@@ -168,7 +168,8 @@ public final class Tracing {
             String outcome = job.outcome(thrown);
             span.setAttribute("deltaq.outcome", outcome);
             if (outcome.equals(SettleAs.NACK) || outcome.equals(SettleAs.REJECT)) {
-                fail(span, kind(thrown), thrown);
+                // A Reject may also be a cause of the exception.
+                fail(span, outcome.equals(SettleAs.REJECT) ? outcome : kind(thrown), thrown);
             }
         }
         span.end();
@@ -184,9 +185,6 @@ public final class Tracing {
     private static String kind(Throwable thrown) {
         if (thrown instanceof ProblemException problem) {
             return problem.code();
-        }
-        if (thrown instanceof Reject) {
-            return SettleAs.REJECT;
         }
         return thrown instanceof Nack ? SettleAs.NACK : thrown.getClass().getName();
     }
