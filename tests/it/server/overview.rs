@@ -1,5 +1,7 @@
 //! Reads over all queues: their workers, what a text is found in, and what a server says of itself.
 
+use std::time::Duration;
+
 use deltaq::config::access::Verb;
 use serde_json::{Value, json};
 
@@ -34,6 +36,8 @@ async fn workers_of_all_queues_are_listed_and_slow_ones_come_first() {
     let settings = json!({ "lease": "1s" });
     assert_eq!(service.call("PUT", "/v1/queues/quick", &settings).await.status, 200);
     post(&service, "plain/pop?max=2&worker=a", json!({})).await;
+    // Two leases of one millisecond are as old as each other.
+    tokio::time::sleep(Duration::from_millis(2)).await;
     post(&service, "plain/pop", json!({})).await;
     post(&service, "quick/pop?worker=stuck&lease_duration=1h", json!({})).await;
     let list = loop {

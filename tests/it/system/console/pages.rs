@@ -83,6 +83,8 @@ fn a_worker_that_hangs_is_marked_in_one_click() {
     settle(at, "prices", 2, "ack", None);
     settle(at, "prices", 1, "reject", Some("no route"));
     post(at, "prices/pop?worker=importer", &json!({}));
+    // Two leases of one millisecond are as old as each other.
+    std::thread::sleep(std::time::Duration::from_millis(2));
     post(at, "prices/pop?max=2", &json!({}));
     let browser = Browser::start(at);
     browser.open("queues");
