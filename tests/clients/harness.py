@@ -8,6 +8,7 @@ import queue
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import threading
@@ -51,8 +52,11 @@ class Server:
         self._folder = folder
         self._settings = settings
         self._process: subprocess.Popen[bytes] | None = None
-        # The first start chooses it.
-        self.port = 0
+        # The socket keeps the port while the server is down. Otherwise another server could get it.
+        self._held = socket.socket()
+        self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._held.bind(("127.0.0.1", 0))
+        self.port: int = self._held.getsockname()[1]
 
     def start(self) -> None:
         ready = self._folder / "ready"
@@ -67,7 +71,6 @@ class Server:
         process = self._process
         wait_for(lambda: ready.exists() or process.poll() is not None, "the server is ready")
         check(process.poll() is None, "the server did not start")
-        self.port = int(json.loads(ready.read_text())["api"].rsplit(":", 1)[1])
 
     def end(self, how: signal.Signals) -> None:
         if self._process is not None:
