@@ -1,4 +1,4 @@
-//! The slot of a database that keeps its log for a source.
+//! The replication slot of a source. The database keeps its log until the slot has moved on.
 
 /// Where the slot of a source stands.
 #[derive(Debug, Clone, Copy)]
@@ -6,9 +6,9 @@ pub(super) struct SlotState<'s> {
     pub(super) name: &'s str,
     /// The command that ends it.
     pub(super) drop: &'s str,
-    /// How much of the database's log the queue does not have yet.
+    /// The bytes of log that the queue does not have yet.
     pub(super) lag_bytes: u64,
-    /// How much of its log the database keeps for the slot, and how much it may keep.
+    /// The bytes of log that the database keeps for the slot, and their limit.
     pub(super) kept_bytes: u64,
     pub(super) limit_bytes: u64,
 }

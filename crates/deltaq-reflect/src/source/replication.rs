@@ -227,7 +227,7 @@ impl Replication {
         }
     }
 
-    /// Notes the place for the next start, when the stream has ended. The queue has everything that was sent.
+    /// Saves the place for the next start. The stream has ended, and the queue has everything that was sent.
     pub(super) async fn keep_place(&mut self, queue: QueueState, relist_at_us: u64) -> Result<(), Error> {
         let mut session = self.open().await?;
         let Some(position) = &mut self.position else { return Ok(()) };

@@ -41,20 +41,20 @@ pub struct SeriesSums {
 pub struct Backlog {
     /// Ready and leased keys at the end of the last minute.
     pub now: u64,
-    /// The lowest numbers of each queue in the first and in the second half of the minutes.
+    /// The lowest number of ready and leased keys in each half of the minutes, added up over the queues.
     pub lows: [u64; 2],
     /// The minutes; 0 if the server did not run for long enough.
     pub minutes: u32,
     /// Keys that were acknowledged in them.
     pub acks: u64,
-    /// When no key is ready or leased, of the queue that takes longest.
+    /// The outlook of the queue that takes longest.
     pub outlook: Outlook,
 }
 
-/// When no key of a queue is ready or leased, if it goes on as in the last minutes.
+/// How long it takes until no key of a queue is ready or leased, at the rate of the last minutes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outlook {
-    /// None is now.
+    /// No key is ready or leased now.
     #[default]
     Empty,
     /// After this many milliseconds.
@@ -178,7 +178,7 @@ impl Backlog {
     fn of(series: &QueueSeries, (first, end): (Minute, Minute)) -> Self {
         let minutes = end.0 - first.0;
         let middle = first.plus(minutes / 2);
-        let (mut lows, mut now, mut acks) = ([waiting_at(series, first), u64::MAX], 0, 0);
+        let (mut lows, mut now, mut acks) = ([u64::MAX; 2], 0, 0);
         for minute in (first.0..=end.0).map(Minute) {
             now = waiting_at(series, minute);
             let [before, after] = &mut lows;
@@ -186,6 +186,7 @@ impl Backlog {
             *low = now.min(*low);
         }
         series.visit(first.plus(1)..end.plus(1), |_, bucket| acks += bucket.counts.settled[0]);
+        // The second half of a single minute is that minute.
         lows[1] = lows[1].min(now);
         let this = Self { now, lows, minutes, acks, outlook: Outlook::Empty };
         Self { outlook: this.outlook_of_queue(), ..this }

@@ -11,7 +11,7 @@ use crate::system::reflect::Reflecting;
 /// The queue, which is one of those that the dashboard shows.
 const QUEUE: &str = "copy";
 
-/// The processes. The transaction ends with its database.
+/// The reflector, its server and its database, and the session whose transaction stays open.
 pub(super) struct Replica {
     reflecting: Reflecting,
     writer: Child,

@@ -8,9 +8,9 @@ use crate::harness::blocking::{Connection, Message};
 
 /// The queues that the dashboard shows.
 pub(super) const QUEUES: [&str; 7] = ["mixed", "bulk", "asleep", "copy", "pushed", "hooked", "fed"];
-/// The tasks that are repeated, each by its own caller.
 /// The secret of the hook.
 pub(super) const HOOK_SECRET: &str = "a-secret-of-gitlab";
+/// The tasks that are repeated, each by its own caller.
 pub(super) const TASKS: [fn(&mut Caller, usize); 7] = [mixed, bulk, poll, watch, push, hook, feed];
 
 /// Bytes and number of large objects: together enough for a checkpoint.

@@ -13,7 +13,7 @@ use crate::slot::SlotState;
 use crate::source::Error;
 use crate::source::sql::{literal, quoted};
 
-/// How the comment of a publication begins that this program has made, and may drop.
+/// The beginning of the comment of each publication that this program has made. Only such a publication is dropped.
 pub(super) const MADE: &str = "made by deltaq reflect";
 /// The oldest version whose functions are used.
 const VERSION_MIN: i32 = 130_000;
@@ -76,7 +76,7 @@ impl Names {
     }
 }
 
-/// A word of a command line.
+/// Quotes a word for a shell.
 fn in_shell(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+=,".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {

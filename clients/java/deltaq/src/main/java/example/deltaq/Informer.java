@@ -144,16 +144,7 @@ public final class Informer implements AutoCloseable, Synced {
      * @return completes when the informer has ended, with an exception after a final error
      */
     public CompletableFuture<Void> start() {
-        CompletableFuture<Void> end = new CompletableFuture<>();
-        Threads.daemon(() -> {
-            try {
-                run();
-                end.complete(null);
-            } catch (RuntimeException | Error e) {
-                end.completeExceptionally(e);
-            }
-        }).start();
-        return end;
+        return Threads.start(this::run);
     }
 
     /** Ends the informer, and waits for its end, except in one of its handlers. The store keeps its objects. */

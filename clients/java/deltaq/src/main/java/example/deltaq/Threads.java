@@ -1,6 +1,7 @@
 package example.deltaq;
 
 import java.lang.reflect.InvocationTargetException;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -18,6 +19,20 @@ final class Threads {
         } catch (NoSuchMethodException | IllegalAccessException | InvocationTargetException e) {
             return Executors.newCachedThreadPool(Threads::daemon);
         }
+    }
+
+    /** Runs a task in a daemon thread. The result completes when the task has ended, with what the task has thrown. */
+    static CompletableFuture<Void> start(Runnable task) {
+        CompletableFuture<Void> end = new CompletableFuture<>();
+        daemon(() -> {
+            try {
+                task.run();
+                end.complete(null);
+            } catch (RuntimeException | Error e) {
+                end.completeExceptionally(e);
+            }
+        }).start();
+        return end;
     }
 
     static Thread daemon(Runnable task) {

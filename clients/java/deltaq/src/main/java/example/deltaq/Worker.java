@@ -128,16 +128,7 @@ public final class Worker implements AutoCloseable {
      * @return completes when the worker has ended, with an exception after a final error
      */
     public CompletableFuture<Void> start() {
-        CompletableFuture<Void> end = new CompletableFuture<>();
-        Threads.daemon(() -> {
-            try {
-                run();
-                end.complete(null);
-            } catch (RuntimeException | Error e) {
-                end.completeExceptionally(e);
-            }
-        }).start();
-        return end;
+        return Threads.start(this::run);
     }
 
     /** Lets the worker end, and does not wait for it. */
