@@ -8,6 +8,7 @@ mod difference;
 pub(super) mod exact;
 mod fault;
 mod file;
+mod followers;
 mod order;
 pub(super) mod plan;
 mod print;
@@ -21,7 +22,8 @@ use clap::Args;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 
 use self::file::File;
-use self::order::{check_circles, levels};
+use self::followers::check_followers;
+use self::order::levels;
 use self::plan::{Action, QueuePlan};
 use self::print::print;
 use super::confirm::confirm;
@@ -95,7 +97,7 @@ impl Execute for Apply {
             let deletions = prune::plans(session, owner, &plans, self.max_deletes).await?;
             plans.extend(deletions);
         }
-        check_circles(&plans)?;
+        check_followers(session, &plans).await?;
         if self.dry_run {
             // A reader that has closed the pipe hides no result.
             let printed = print(session, plans.iter());

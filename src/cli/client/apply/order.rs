@@ -3,38 +3,14 @@
 //! - A queue is made before its followers, and deleted after them.
 //! - A queue that can't be followed any more changes after its followers have left it.
 //! - A resource of Kubernetes leaves its queue before another queue becomes it.
-//!
-//! Followers in a circle are refused before anything changes.
 
 use std::collections::HashMap;
 
 use super::exact::{Exact, Members};
 use super::plan::{Action, QueuePlan};
-use crate::cli::client::failure::Failure;
 
 /// The group and plural of a resource of Kubernetes.
 type Resource<'p> = (&'p str, &'p str);
-
-/// Refuses queues that would follow themselves.
-pub(super) fn check_circles(plans: &[QueuePlan]) -> Result<(), Failure> {
-    let followed: HashMap<&str, &str> =
-        plans.iter().filter_map(|plan| Some((plan.name.as_str(), plan.will_follow()?))).collect();
-    for name in plans.iter().map(|plan| plan.name.as_str()) {
-        let mut path = vec![name];
-        while let Some(next) =
-            path.last().and_then(|last| followed.get(last)).filter(|_| path.len() <= plans.len())
-        {
-            path.push(next);
-            if *next == name {
-                let path = path.join(" follows ");
-                return Err(Failure::Other(format!(
-                    "queue {name} would follow itself: {path}; nothing was changed"
-                )));
-            }
-        }
-    }
-    Ok(())
-}
 
 /// The plans in groups. Each depends only on plans in earlier groups.
 pub(super) fn levels(plans: &[QueuePlan]) -> Vec<Vec<&QueuePlan>> {

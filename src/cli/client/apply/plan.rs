@@ -107,9 +107,7 @@ impl QueuePlan {
     /// Whether the queue exists and can't be followed afterwards.
     pub(super) fn ends_followers(&self) -> bool {
         let Some(planned) = &self.planned else { return true };
-        let has_keys_only = planned.get("mode").and_then(Exact::as_str) == Some("keys");
-        let has_no_objects = planned.get("known_objects") == Some(&Exact::Bool(false));
-        self.current.is_some() && (has_keys_only || has_no_objects)
+        self.current.is_some() && !can_be_followed(planned)
     }
 
     pub(super) fn action(&self) -> Action {
@@ -178,6 +176,12 @@ impl QueuePlan {
 /// The queue that a queue with these settings follows.
 pub(super) fn followed(settings: &Members) -> Option<&str> {
     settings.get("follow")?.get("queue")?.as_str()
+}
+
+/// Whether a queue with these settings can be followed: it keeps its objects.
+pub(super) fn can_be_followed(settings: &Members) -> bool {
+    let has_keys_only = settings.get("mode").and_then(Exact::as_str) == Some("keys");
+    !has_keys_only && settings.get("known_objects") != Some(&Exact::Bool(false))
 }
 
 /// The owner in these settings.

@@ -7,17 +7,18 @@ use serde::Serialize;
 use serde_json::value::to_raw_value;
 
 use super::difference::Change;
+use super::exact::Exact;
 use super::plan::{Action, QueuePlan};
 use crate::cli::client::failure::Failure;
 use crate::cli::client::output::{Format, Output};
 use crate::cli::client::session::Session;
 
-/// A queue in the output as JSON.
+/// A queue in the output as JSON. A new queue has the settings of the file as its changes.
 #[derive(Serialize)]
 struct PlanDocument<'p> {
     name: &'p str,
     action: Action,
-    changes: &'p [Change],
+    changes: Vec<Change>,
 }
 
 /// Prints what is done to each queue.
@@ -28,7 +29,10 @@ pub(super) fn print<'p>(
     let document = |plan: &'p QueuePlan| PlanDocument {
         name: plan.name.as_str(),
         action: plan.action(),
-        changes: &plan.changes,
+        changes: first_settings(plan)
+            .map(|(setting, value)| Change::new(setting.to_owned(), Exact::Null, value.clone()))
+            .chain(plan.changes.iter().cloned())
+            .collect(),
     };
     match session.output.format() {
         Format::Table => {
@@ -62,13 +66,16 @@ fn lines(plan: &QueuePlan) -> String {
         Action::Create => format!("+ {name}\n"),
         Action::Delete => format!("- {name} ({})\n", plan.contents),
     };
-    if plan.action() == Action::Create {
-        for (setting, value) in plan.given.iter() {
-            let _infallible = writeln!(text, "    {setting}: {value}");
-        }
+    for (setting, value) in first_settings(plan) {
+        let _infallible = writeln!(text, "    {setting}: {value}");
     }
     for change in &plan.changes {
         let _infallible = writeln!(text, "    {change}");
     }
     text
+}
+
+/// The settings of the file, if the queue is new.
+fn first_settings(plan: &QueuePlan) -> impl Iterator<Item = (&str, &Exact)> {
+    plan.given.iter().filter(|_| plan.action() == Action::Create)
 }

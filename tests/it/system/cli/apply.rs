@@ -121,7 +121,14 @@ fn a_wrong_file_changes_nothing_and_is_named() {
         (
             "follow.yaml",
             "queues: {bad: {mode: latest, follow: {queue: nothing}}}",
-            &["not applied to queue bad", "nothing"],
+            &[
+                "queue bad can't follow queue nothing, which does not exist, and the file does not name it; nothing was changed",
+            ],
+        ),
+        (
+            "objects.yaml",
+            "queues: {good: {mode: keys}, bad: {mode: latest, follow: {queue: good}}}",
+            &["queue bad can't follow queue good, which keeps no objects"],
         ),
         (
             "circle.yaml",
@@ -134,8 +141,9 @@ fn a_wrong_file_changes_nothing_and_is_named() {
             &["queue bad: sources.erp: ", "from 1s to 366d"],
         ),
     ] {
-        let run = server.run(&["apply", "--file", &file(&server, name, text)]);
-        let refused = run.failed(1);
+        let path = file(&server, name, text);
+        let refused = server.run(&["apply", "--file", &path]).failed(1);
+        assert_eq!(server.run(&["apply", "--dry-run", "--file", &path]).failed(1), refused);
         for part in parts {
             assert!(refused.contains(part), "{name}: {refused}");
         }
@@ -152,10 +160,16 @@ fn a_failure_ends_the_changes_and_a_repeat_finishes_them() {
     let refused = server.run(&["apply", "--file", &path]).failed(1);
     assert!(refused.contains("queue jobs") && refused.contains("immutable-config"), "{refused}");
 
-    let text = "queues: {jobs: {}, broken: {mode: latest, follow: {queue: missing}}, late: {mode: latest, follow: {queue: broken}}}";
-    let refused = server.run(&["apply", "--file", &file(&server, "queues.yaml", text)]).failed(1);
+    let resource =
+        "key: [/metadata/name], kubernetes: {group: shop.example, version: v1, kind: Price, plural: prices}";
+    let other = file(&server, "other.yaml", &format!("queues: {{other: {{mode: latest, {resource}}}}}"));
+    server.run(&["apply", "--file", &other]).ok();
+    let text = format!(
+        "queues: {{jobs: {{}}, broken: {{mode: latest, {resource}}}, late: {{mode: latest, follow: {{queue: broken}}}}}}"
+    );
+    let refused = server.run(&["apply", "--file", &file(&server, "queues.yaml", &text)]).failed(1);
     assert!(refused.contains("queue broken, and 1 queue after it (late)"), "{refused}");
-    server.run(&["queue", "create", "missing"]).ok();
+    server.run(&["queue", "delete", "other", "--yes"]).ok();
     let applied = server.run(&["apply", "--file", &path]).ok();
     assert!(applied.ends_with("2 new, 0 changed, 1 as before\n"), "{applied}");
 }

@@ -140,17 +140,20 @@ fn a_failure_leaves_deletions_undone_and_a_repeat_ends_them() {
     let server = Server::in_memory();
     apply(&server, "owner: shop\nqueues: {old: {mode: latest}, older: {mode: latest}, moved: {mode: latest, follow: {queue: old}}}", &[])
         .ok();
-    let text = "owner: shop\nqueues: {fine: {}, moved: {mode: latest, follow: {queue: missing}}}";
-    let failed = apply(&server, text, &["--prune", "--yes"]);
+    let resource =
+        "key: [/metadata/name], kubernetes: {group: shop.example, version: v1, kind: Price, plural: prices}";
+    apply(&server, &format!("queues: {{other: {{mode: latest, {resource}}}}}"), &[]).ok();
+    let text = format!("owner: shop\nqueues: {{fine: {{}}, moved: {{mode: latest, {resource}}}}}");
+    let failed = apply(&server, &text, &["--prune", "--yes"]);
     assert!(failed.stdout.starts_with("+ fine\n"), "what stands: {failed:?}");
     let refused = failed.failed(1);
     assert!(refused.contains("not applied to queue moved"), "{refused}");
     assert!(refused.contains("(old)"), "{refused}");
     assert!(queues(&server).contains(&"old".to_owned()));
-    server.run(&["queue", "create", "missing"]).ok();
-    let repeated = apply(&server, text, &["--prune", "--yes"]).ok();
+    server.run(&["queue", "delete", "other", "--yes"]).ok();
+    let repeated = apply(&server, &text, &["--prune", "--yes"]).ok();
     assert!(repeated.ends_with("1 deleted\n"), "{repeated}");
-    assert_eq!(queues(&server), ["fine", "missing", "moved"]);
+    assert_eq!(queues(&server), ["fine", "moved"]);
 }
 
 #[test]
