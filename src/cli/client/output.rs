@@ -10,7 +10,7 @@ use clap::ValueEnum;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-pub(super) use self::sparkline::{largest, narrowed, sparkline};
+pub(super) use self::sparkline::{chunks, largest, narrowed, sparkline};
 pub(super) use self::table::{Cell, Table, Tone, clean};
 use super::failure::Failure;
 use super::reply::parse;

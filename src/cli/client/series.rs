@@ -8,7 +8,9 @@ use deltaq_types::name::Name;
 use deltaq_types::{DrainEstimate, DrainReason, SeriesDocument, SeriesGauges, SeriesPoint, SeriesRates};
 
 use super::failure::Failure;
-use super::output::{Cell, Format, Output, Tone, counted, duration_text, largest, narrowed, sparkline};
+use super::output::{
+    Cell, Format, Output, Tone, chunks, counted, duration_text, largest, narrowed, sparkline,
+};
 use super::session::{Execute, Session};
 
 /// The columns of a row that is not cut by the terminal.
@@ -17,6 +19,8 @@ const COLUMNS: usize = 60;
 const COLUMNS_MIN: usize = 10;
 /// What stands beside the columns: the name of the row, and its numbers.
 const BESIDE: usize = 42;
+/// How many columns stand between two times.
+const TIME_COLUMNS: usize = 12;
 const MINUTE: Duration = Duration::from_mins(1);
 
 /// `deltaq series`.
@@ -97,7 +101,11 @@ fn title(series: &SeriesDocument) -> String {
 
 /// The rows of bars.
 fn drawn(series: &SeriesDocument, columns: usize) -> Vec<Vec<Cell>> {
-    let mut rows = Vec::new();
+    let mut rows = vec![vec![
+        Cell::new("UTC").tone(Tone::Heading),
+        Cell::verbatim(times(&series.points, columns)).tone(Tone::Dim),
+        Cell::new(""),
+    ]];
     for (name, value, written) in ROWS {
         let values: Vec<_> = series.points.iter().map(value).collect();
         // Rows of what never happened say nothing.
@@ -117,6 +125,19 @@ fn drawn(series: &SeriesDocument, columns: usize) -> Vec<Vec<Cell>> {
         ]);
     }
     rows
+}
+
+/// The times at which some columns begin, each above its column.
+fn times(points: &[SeriesPoint], columns: usize) -> String {
+    let mut line = String::new();
+    for (column, first) in chunks(points, columns).filter_map(<[SeriesPoint]>::first).enumerate() {
+        if column % TIME_COLUMNS == 0 {
+            let time = first.at.to_string();
+            line += &format!("{:TIME_COLUMNS$}", time.get(11..16).unwrap_or_default());
+        }
+    }
+    line.truncate(line.trim_end().len());
+    line
 }
 
 /// The estimate as a sentence.
@@ -162,6 +183,8 @@ fn time(ms: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use deltaq_types::Timestamp;
+
     use super::*;
 
     #[test]
@@ -187,6 +210,23 @@ mod tests {
         assert_eq!(of(Some(0), None), "no key waits");
         assert_eq!(of(None, Some(DrainReason::Growing)), "not shrinking: 120 keys ready or leased");
         assert_eq!(of(None, Some(DrainReason::Unknown)), "the server has not run for long enough to tell");
+    }
+
+    #[test]
+    fn times_stand_above_their_columns() {
+        let point = |minute: u64| SeriesPoint {
+            at: Timestamp::from_micros(1_000_000 * 60 * (14 * 60 + 50 + minute)),
+            minutes: 0,
+            counts: None,
+            per_minute: None,
+            gauges: None,
+            processing: None,
+        };
+        let points: Vec<_> = (0..30).map(point).collect();
+        assert_eq!(times(&points, 60), "14:50       15:02       15:14");
+        assert_eq!(times(&points, 15), "14:50       15:14", "two minutes a column");
+        assert_eq!(times(&points[..3], 60), "14:50");
+        assert_eq!(times(&[], 60), "");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! A row of bars, one column per value.
 
+use std::slice::Chunks;
+
 /// From the smallest bar to the largest one.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// The value 0.
@@ -30,8 +32,12 @@ pub(in crate::cli::client) fn largest(values: &[Option<f64>]) -> Option<f64> {
 
 /// At most `columns` values: each is the largest of some that follow each other.
 pub(in crate::cli::client) fn narrowed(values: &[Option<f64>], columns: usize) -> Vec<Option<f64>> {
-    let together = values.len().div_ceil(columns.max(1)).max(1);
-    values.chunks(together).map(largest).collect()
+    chunks(values, columns).map(largest).collect()
+}
+
+/// The values of each column, if there are at most `columns`.
+pub(in crate::cli::client) fn chunks<T>(values: &[T], columns: usize) -> Chunks<'_, T> {
+    values.chunks(values.len().div_ceil(columns.max(1)).max(1))
 }
 
 #[cfg(test)]
