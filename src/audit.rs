@@ -123,7 +123,7 @@ struct SuppressedLine<'a> {
 pub struct Audit {
     /// `None` writes to the log.
     file: Option<Lines>,
-    /// Whether every request is recorded. Otherwise only refused requests and requests that need `admin` are.
+    /// Whether every request is recorded. Otherwise only refused requests, requests that need `admin` and requests that set thresholds of sources are.
     pub all: bool,
     suppression: Arc<Suppression>,
     suppressed: Arc<AtomicU64>,
@@ -198,12 +198,8 @@ impl Audit {
         if class == Class::Refusal && !self.suppression.admits(who) {
             return;
         }
-        let mut line = line();
-        if class == Class::Admin {
-            self.activity.add(&line);
-        } else {
-            line.operation = None;
-        }
+        let line = line();
+        self.activity.add(&line);
         let Some(file) = &self.file else {
             tracing::info!(
                 target: "audit",
@@ -240,7 +236,7 @@ impl Audit {
         }
     }
 
-    /// The last calls that needed `admin`.
+    /// The last calls of operators.
     #[must_use]
     pub fn activity(&self) -> &Activity {
         &self.activity

@@ -1,4 +1,4 @@
-//! The activity: the last calls that needed `admin`, in memory, so that an operator sees who paused, purged or configured what.
+//! The activity: the last calls that needed `admin` or set thresholds of sources, in memory, so that an operator sees who paused, purged or configured what.
 //!
 //! At the start they are read from the end of the file of the audit log, if there is one.
 

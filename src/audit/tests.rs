@@ -185,7 +185,7 @@ async fn the_activity_goes_on_after_a_restart() {
     std::fs::rename(&path, folder.path().join("audit.jsonl.1")).unwrap();
     let (audit, writer) = open(&path);
     record_operation(&audit, Class::Admin, None, Some("pause_queue"), "gone");
-    record_operation(&audit, Class::Refusal, Some("erp"), Some("purge_queue"), "forbidden");
+    record_operation(&audit, Class::Refusal, Some("erp"), None, "forbidden");
     record(&audit, Class::Admin, Some("root"), "ok");
     let before = audit.activity().newest(10, |_| true);
     assert_eq!(before.len(), 2);

@@ -193,7 +193,7 @@ impl Observed {
             verb: context.authorization.verb.get().map(|verb| verb.as_str()),
             method: context.method,
             route,
-            operation: self.operation_of_activity(),
+            operation: self.operation_of_activity(class),
             queue: context.queue(),
             keys: keys.or(counts.items).or(counts.leases).or(counts.keys),
             outcome,
@@ -203,9 +203,18 @@ impl Observed {
 
     /// The operation, if the call belongs into the activity. A plan changes nothing, and a call that was passed on is in the activity of
     /// the node that has carried it out.
-    fn operation_of_activity(&self) -> Option<&'static str> {
-        let id = self.context.operation().and_then(|known| known.id);
+    fn operation_of_activity(&self, class: Class) -> Option<&'static str> {
+        let is_operators = match class {
+            Class::Admin => true,
+            Class::Call => self.sets_thresholds(),
+            Class::Refusal => false,
+        };
+        let id = self.context.operation().and_then(|known| known.id).filter(|_| is_operators);
         id.filter(|id| *id != "plan_settings" && !self.is_passed_on)
+    }
+
+    fn sets_thresholds(&self) -> bool {
+        self.context.authorization.sets_thresholds.load(Ordering::Relaxed)
     }
 
     /// Whether this is a call of `/livez` or `/readyz`, or a read of a console file.
@@ -219,7 +228,8 @@ impl Observed {
         let is_refused = status.is_some_and(problem::refuses_caller);
         let is_admin = context.authorization.verb.get() == Some(&Verb::Admin)
             || context.authorization.needs_admin.load(Ordering::Relaxed);
-        if self.is_check() || !(context.state.audit.all || is_admin || is_refused) {
+        let is_recorded = context.state.audit.all || is_admin || is_refused || self.sets_thresholds();
+        if self.is_check() || !is_recorded {
             return None;
         }
         // A part of the request may be forbidden although the operation is not.

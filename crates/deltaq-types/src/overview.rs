@@ -16,7 +16,7 @@ pub struct WorkerList {
     pub unavailable: Vec<UnavailableQueue>,
 }
 
-/// The last calls that needed the grant `admin`, newest first.
+/// The last calls that needed the grant `admin` or set a threshold of a source, newest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ActivityPage {
     /// The calls.

@@ -31,6 +31,8 @@ pub(in crate::http) struct Authorization {
     pub(in crate::http) is_granted: AtomicBool,
     /// Whether a part of the request needs `admin` although the operation does not.
     pub(in crate::http) needs_admin: AtomicBool,
+    /// Whether the request sets thresholds of sources. That needs only `produce`, and is in the activity.
+    pub(in crate::http) sets_thresholds: AtomicBool,
 }
 
 impl Authorization {

@@ -199,6 +199,11 @@ impl RequestContext {
         self.authorization.check_on(&state.gate.access, &state.clock, &self.target, verb, queue)
     }
 
+    /// Notes that the request sets thresholds of sources, so that it is in the activity.
+    pub(in crate::http) fn sets_thresholds(&self) {
+        self.authorization.sets_thresholds.store(true, Ordering::Relaxed);
+    }
+
     /// Refuses a produce call, right before its change, whose token has become invalid, or has lost its grant on the queue
     /// or on one of the sources, since the request began.
     pub(in crate::http) fn authorize_change<'s>(

@@ -30,7 +30,7 @@ struct Wanted {
     before: Option<Position>,
 }
 
-/// List the last calls that needed the grant admin, newest first: who paused, purged, redrove or configured what.
+/// List the last calls that needed the grant admin or set a threshold of a source, newest first: who paused, purged, redrove or configured what.
 #[utoipa::path(
     get, path = "/v1/activity", tag = "reading", operation_id = "list_activity",
     params(ActivityQuery),

@@ -156,6 +156,9 @@ pub(in crate::http) async fn change(
         context.authorize_on(Verb::Admin, name.as_str())?;
     }
     context.authorize_change(&name, std::iter::once(Some(&source)))?;
+    if stale_after.is_some() && !proposed {
+        context.sets_thresholds();
+    }
     let stale_after = stale_after.map(|threshold| threshold.map(Duration::from));
     let change = SourceSettings { sequence, stale_after, is_proposed: proposed };
     let changed = state.partitions.get(&name)?.change_source(&source, change).await?;
@@ -185,6 +188,7 @@ pub(in crate::http) async fn change_several(
     conditions: Conditions,
 ) -> Result<StatusCode, Problem> {
     let SourcesChange { sources } = incoming.document().await?;
+    context.sets_thresholds();
     let threshold = |(name, given): (String, SourceThreshold)| {
         check_name(&name).map_err(|wrong| wrong.field("sources"))?;
         Ok((Source::from(&*name), given.stale_after.map(Duration::from)))

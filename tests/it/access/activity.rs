@@ -68,8 +68,22 @@ async fn a_call_that_is_refused_after_its_first_check_is_no_call_of_an_operator(
     let mut client = service.client().await;
     let refused = client.call_as("reader", "PATCH", path, &json!({"sequence": 1})).await;
     refused.problem("forbidden");
-    client.call_as("reader", "PATCH", path, &json!({"stale_after": "1m"})).await.ok();
     assert_eq!(seen(&service, "root", "").await, [""; 0]);
     client.call_as("root", "PATCH", path, &json!({"sequence": 1})).await.ok();
     assert_eq!(seen(&service, "root", "").await, ["root patch_source prices ok"]);
+}
+
+#[tokio::test]
+async fn a_threshold_is_set_by_somebody_unless_it_is_proposed() {
+    let service = with_tokens(vec![root(), token("erp", &[Verb::Produce, Verb::Read], "prices")]).await;
+    call(&service, "root", "POST", "/v1/queues/prices/add?source=erp", &json!({"key": "a"})).await;
+    let (one, several) = ("/v1/queues/prices/sources/erp", "/v1/queues/prices/sources");
+    let mut client = service.client().await;
+    client.call_as("erp", "PATCH", one, &json!({"stale_after": "1m", "proposed": true})).await.ok();
+    client.call_as("erp", "POST", &format!("{one}/seen"), &Value::Null).await.ok();
+    assert_eq!(seen(&service, "erp", "").await, [""; 0]);
+    client.call_as("erp", "PATCH", one, &json!({"stale_after": null})).await.ok();
+    client.call_as("root", "PATCH", several, &json!({"sources": {"erp": {"stale_after": "1m"}}})).await.ok();
+    let calls = ["root patch_sources prices ok", "erp patch_source prices ok"];
+    assert_eq!(seen(&service, "erp", "").await, calls);
 }
