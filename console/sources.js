@@ -47,7 +47,7 @@ const isBad = (source) => source.is_stale === true || Boolean(source.problem);
 const SOURCE_COLUMNS = [
   SOURCE,
   QUEUE,
-  ["State", (one) => pill(one.is_stale ? "stale" : one.problem ? "out of step" : "in step", isBad(one))],
+  ["State", (one) => pill(one.is_stale ? "stale" : one.problem ? "out of step" : one.last_contact_at ? "in step" : "no contact", isBad(one))],
   ["Last contact", (one) => one.last_contact_at && ago(one.last_contact_at), "long"],
   ["Stale after", (one) => one.stale_after ?? muted("never")],
   ["Keys", (one) => count(one.keys), "number"],

@@ -26,7 +26,7 @@ super::commands! {
         /// List the reflectors that report, such as `deltaq reflect`.
         #[command(after_help = "Example:\n  deltaq reflectors prices")]
         Reflectors(Reflectors),
-        /// List the last calls that needed the grant admin, newest first: who paused, purged or configured what.
+        /// List the last calls of operators, newest first: who paused, purged or configured what.
         #[command(after_help = "Example:\n  deltaq activity --queue prices --limit 20")]
         Activity(Activity),
         /// Find keys that begin with a text, and queues, sources and workers that have it in their names.
@@ -235,6 +235,7 @@ impl Row for SourceDocument {
             match &self.problem {
                 _ if self.is_stale => Cell::new("stale").tone(Tone::Bad),
                 Some(_) => Cell::new("out of step").tone(Tone::Bad),
+                None if self.last_contact_at.is_none() => Cell::new("no contact"),
                 None => Cell::new("in step"),
             },
             Cell::optional(self.problem.as_ref().map(|problem| &problem.detail)),

@@ -313,7 +313,7 @@ impl Incoming {
         if text.trim().is_empty() || text.trim() == "{}" { Ok(()) } else { Err(has_body()) }
     }
 
-    /// The settings of a queue: a JSON document of known fields; an empty body is `{}`.
+    /// The settings of a queue, or of its sources: a JSON document in which no object has a name twice; an empty body is `{}`.
     pub(in crate::http) async fn settings<T: DeserializeOwned>(self) -> Result<T, Problem> {
         self.check_is_document()?;
         let text = self.text().await?;

@@ -187,7 +187,7 @@ pub(in crate::http) async fn change_several(
     QueueCall { state, name, incoming, context, .. }: QueueCall,
     conditions: Conditions,
 ) -> Result<StatusCode, Problem> {
-    let SourcesChange { sources } = incoming.document().await?;
+    let SourcesChange { sources } = incoming.settings().await?;
     context.sets_thresholds();
     let threshold = |(name, given): (String, SourceThreshold)| {
         check_name(&name).map_err(|wrong| wrong.field("sources"))?;

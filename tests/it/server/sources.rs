@@ -251,6 +251,11 @@ async fn several_thresholds_are_set_at_once_or_not_at_all() {
     ] {
         service.call("PATCH", &path, &wrong).await.problem("invalid-request");
     }
+    let twice =
+        r#"{"sources":{"erp":{"stale_after":null},"crm":{"stale_after":null},"erp":{"stale_after":"1m"}}}"#;
+    client.send_text("PATCH", &path, &[], twice).await;
+    let twice = client.reply().await;
+    assert!(twice.problem("invalid-json")["detail"].as_str().expect("a text").contains("\"erp\""));
     assert_eq!(listed(&service.get(&path).await.ok()), set, "nothing is half done");
     assert_eq!(service.call("PATCH", &path, &other).await.status, 204);
     assert!(listed(&service.get(&path).await.ok()).iter().all(|(_, threshold)| threshold.is_null()));

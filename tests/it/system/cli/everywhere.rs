@@ -28,6 +28,10 @@ fn sources_of_all_queues_are_listed() {
     let table = rows(&server.run(&["sources", "stock"]).ok());
     assert!(table.len() == 1 && table[0].starts_with("web 1 2"), "{table:?}");
     assert!(server.run(&["sources", "absent"]).failed(3).contains("queue-not-found"));
+    server.send("PATCH", "prices/sources/crm", &json!({"stale_after": "1h"}));
+    let table = rows(&server.run(&["sources", "prices"]).ok());
+    assert!(table[0].starts_with("crm 0 - - 1h no contact"), "{table:?}");
+    assert!(table[1].contains(" in step "), "{table:?}");
     server.send("PATCH", "stock/sources/web", &json!({"stale_after": "1s"}));
     crate::harness::waiting::until("the source is stale", || {
         server.json(&["sources", "--stale"]) != json!([])
