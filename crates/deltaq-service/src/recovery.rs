@@ -114,7 +114,9 @@ impl Handle {
 impl Handle {
     /// The generation of a state that is lost and not shown; `None` for any other state.
     fn hidden(&self) -> Option<u64> {
-        let state = self.lock();
+        let mut state = self.lock();
+        // A queue that nobody has called since its commit failed is lost too.
+        let _failed = self.check(&mut state);
         (state.lost.is_some() && !state.is_shown).then_some(state.generation)
     }
 

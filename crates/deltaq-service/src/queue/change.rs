@@ -154,7 +154,8 @@ impl Handle {
         Ok((state, author.token.filter(|_| !author.is_follower)))
     }
 
-    fn check(&self, state: &mut Locked) -> Result<(), Error> {
+    /// Refuses a queue that has ended or has lost its state, such as one whose last commits have failed.
+    pub(crate) fn check(&self, state: &mut Locked) -> Result<(), Error> {
         if let Some(error) = &state.ended {
             return Err(error.clone());
         }

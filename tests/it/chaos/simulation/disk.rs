@@ -21,6 +21,7 @@ use fastrand::Rng;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
+use tokio::sync::oneshot;
 
 use super::Violation;
 use crate::followers::{TakenChanges, TakenEvents};
@@ -33,6 +34,8 @@ pub(super) struct Disk {
     pub(super) memory: FakeStore,
     timing: Timing,
     twins: Arc<Mutex<Twins>>,
+    /// What the next read waits for that finds no further rows of a journal.
+    held_read: Arc<Mutex<Option<oneshot::Receiver<()>>>>,
 }
 
 /// The duration of the steps of a store.
@@ -69,7 +72,7 @@ struct Twin {
 impl Disk {
     /// An empty store.
     pub(super) fn new(timing: Timing) -> Self {
-        Self { memory: FakeStore::default(), timing, twins: Arc::default() }
+        Self { memory: FakeStore::default(), timing, twins: Arc::default(), held_read: Arc::default() }
     }
 
     /// The store after a restart.
@@ -80,6 +83,18 @@ impl Disk {
     /// The store as another node opens it, without faults.
     pub(super) fn for_another_node(&self) -> Self {
         Self { memory: self.memory.for_another_writer(), ..self.clone() }
+    }
+
+    /// Holds back the end of the next read of a whole journal, until the sender is used.
+    pub(super) fn hold_read(&self) -> oneshot::Sender<()> {
+        let (release, held) = oneshot::channel();
+        *self.held_read.lock() = Some(held);
+        release
+    }
+
+    /// Whether a read has come to the point where it is held back.
+    pub(super) fn holds_read(&self) -> bool {
+        self.held_read.lock().is_none()
     }
 
     async fn pass_time(&self) {
@@ -345,7 +360,12 @@ impl Reader for Disk {
     ) -> BoxFuture<'_, Result<Vec<JournalRow>, Error>> {
         Box::pin(async move {
             self.pass_time().await;
-            self.memory.journal(queue, after, bytes).await
+            let rows = self.memory.journal(queue, after, bytes).await?;
+            let held = if rows.is_empty() { self.held_read.lock().take() } else { None };
+            if let Some(held) = held {
+                let _released = held.await;
+            }
+            Ok(rows)
         })
     }
 

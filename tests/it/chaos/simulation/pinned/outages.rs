@@ -87,6 +87,32 @@ fn a_replace_does_not_wait_for_the_journal_while_the_process_drains() {
     });
 }
 
+/// The disk was full, and a queue was read from the store for readers. Until that was read, there was room, the queue took a change,
+/// and the disk was full again. What was read first lacks the change.
+#[test]
+fn a_state_from_before_a_change_is_not_shown_to_readers() {
+    story(async |_, disk, registry| {
+        let handle = queue(registry);
+        let newest = async || handle.read(|queue, _| queue.resource_version()).await;
+        add(&handle, "a").await.expect("it is added");
+        let release = disk.hold_read();
+        disk.memory.break_by(Fault::Full);
+        add(&handle, "lost").await.expect_err("the disk is full");
+        tokio::time::sleep(SECOND).await;
+        assert!(disk.holds_read(), "the store is read, although nobody calls the queue");
+        disk.memory.repair();
+        tokio::time::sleep(SECOND * 10).await;
+        add(&handle, "b").await.expect("there is room");
+        let last = newest().await.expect("it is back");
+        disk.memory.break_by(Fault::Full);
+        add(&handle, "lost").await.expect_err("the disk is full again");
+        newest().await.expect_err("it has lost a change");
+        release.send(()).expect("a read is held back");
+        tokio::time::sleep(SECOND * 120).await;
+        assert_eq!(newest().await.expect("a full disk can be read"), last);
+    });
+}
+
 /// The commit of a pop failed, and its caller dropped the reply late. By then the queue was loaded again and had given the number
 /// of the lost lease to another lease, which must not be returned.
 #[test]
