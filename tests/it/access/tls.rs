@@ -53,8 +53,18 @@ impl Authority {
 
     /// Writes a certificate for `localhost` to files of this name. Existing files are replaced.
     pub(crate) fn issue(&self, name: &str) -> Pair {
+        self.issue_as(name, |_| {})
+    }
+
+    /// The same for a certificate whose time is over.
+    pub(crate) fn issue_expired(&self, name: &str) -> Pair {
+        self.issue_as(name, |params| params.not_after = rcgen::date_time_ymd(2026, 1, 1))
+    }
+
+    fn issue_as(&self, name: &str, adapt: impl FnOnce(&mut CertificateParams)) -> Pair {
         let key = KeyPair::generate().expect("a key");
-        let params = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
+        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
+        adapt(&mut params);
         let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
         let at = |end: &str| self.folder.path().join(format!("{name}.{end}"));
         let pair = Pair { cert: at("crt"), key: at("key") };

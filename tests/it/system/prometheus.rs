@@ -17,13 +17,13 @@ use std::path::Path;
 use serde_json::Value;
 
 use self::board::Board;
-use self::scene::{HEALTHY, REPLICA, Scene};
+use self::scene::{EXPIRING, HEALTHY, REPLICA, Scene};
 use self::tools::{Monitor, promtool};
 use crate::harness::waiting::until;
 use crate::metrics::page::Page;
 
 /// For each server the alerts that must fire, and other alerts that may fire.
-const EXPECTED: [(&str, &[&str], &[&str]); 13] = [
+const EXPECTED: [(&str, &[&str], &[&str]); 14] = [
     // Its sources are in contact without a list: by reports that there is no change, by calls that queue nothing, and by lists
     // that change nothing. A reflector of it has stopped on purpose.
     (HEALTHY, &[], &[DISK]),
@@ -44,13 +44,14 @@ const EXPECTED: [(&str, &[&str], &[&str]); 13] = [
     ("failing-key", &["DeltaqKeyFailing"], &["DeltaqChangesLate"]),
     ("crowded", &["DeltaqMemoryNearLimit"], &["DeltaqBacklogGrowing", "DeltaqNoWorker", "DeltaqChangesLate"]),
     ("old-backup", &["DeltaqBackupOld"], &[DISK]),
+    (EXPIRING, &["DeltaqCertificateExpires", "DeltaqTokenExpires"], &[]),
     (REPLICA, &["DeltaqSlotLarge"], &[]),
 ];
 
 /// The disk of the machine that runs the test may be nearly full.
 const DISK: &str = "DeltaqDiskLow";
 
-/// A family without data here: a server with tokens shows its metrics only to a token.
+/// A family without data on a server without tokens.
 const OF_TOKENS: &str = "deltaq_token_expiry_timestamp_seconds";
 
 /// This many scrapes take 25 s, longer than the delay of any alert that must not fire.
@@ -66,7 +67,7 @@ const NOT_SHOWN: [&str; 3] =
 #[test]
 fn staged_faults_fire_their_alerts_and_every_panel_has_data() {
     let mut scene = Scene::start();
-    let monitor = Monitor::start(&scene.targets(), &[(REPLICA, scene.replica.address())]);
+    let monitor = Monitor::start(&scene.targets(), &scene.token, &[(REPLICA, scene.replica.address())]);
     until("a first scrape of all", || monitor.query("up == 1").len() == EXPECTED.len());
     scene.start_load();
     for (server, must, _) in EXPECTED {
@@ -126,7 +127,7 @@ fn every_selector_of_an_alert_has_data(monitor: &Monitor) {
         let expr = rule["query"].as_str().expect("an expression");
         let selectors = board::selectors(expr);
         assert!(!selectors.is_empty(), "{expr}");
-        for selector in selectors.into_iter().filter(|selector| !selector.starts_with(OF_TOKENS)) {
+        for selector in selectors {
             let selector = selector.replace(ABSENT_STATUS, "");
             let found = monitor.query(&format!("last_over_time({selector}[10m])"));
             assert!(!found.is_empty(), "{}: {selector} has no data", rule["name"]);

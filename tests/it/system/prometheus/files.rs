@@ -5,6 +5,8 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use super::scene::EXPIRING;
+
 /// Interval of scrapes and rule evaluations; it is 15 s in production.
 const INTERVAL: &str = "500ms";
 
@@ -63,13 +65,20 @@ fn faster(rules: &str) -> String {
 }
 
 /// A configuration that scrapes these servers and reflectors.
-pub(super) fn configuration(servers: &[(&str, SocketAddr)], reflectors: &[(&str, SocketAddr)]) -> String {
+pub(super) fn configuration(
+    servers: &[(&str, SocketAddr)],
+    token: &str,
+    reflectors: &[(&str, SocketAddr)],
+) -> String {
     let mut text = format!("global: {{scrape_interval: {INTERVAL}, evaluation_interval: {INTERVAL}}}\n");
     text.push_str("rule_files: [deltaq.rules.yml]\nscrape_configs:\n");
     for (job, targets) in [("deltaq", servers), ("deltaq-reflect", reflectors)] {
-        let _ = writeln!(text, "- job_name: {job}\n  static_configs:");
+        let _ = writeln!(text, "- job_name: {job}\n  authorization: {{credentials: \"{token}\"}}");
+        text.push_str("  tls_config: {insecure_skip_verify: true}\n  static_configs:\n");
         for (name, address) in targets {
-            let _ = writeln!(text, "  - {{targets: [\"{address}\"], labels: {{instance: {name}}}}}");
+            let scheme = if *name == EXPIRING { "https" } else { "http" };
+            let labels = format!("{{instance: {name}, __scheme__: {scheme}}}");
+            let _ = writeln!(text, "  - {{targets: [\"{address}\"], labels: {labels}}}");
         }
     }
     text

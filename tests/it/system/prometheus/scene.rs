@@ -14,11 +14,15 @@ use serde_json::{Value, json};
 use super::replica::Replica;
 use super::tools::pause;
 use super::work::{self, Caller};
+use crate::access::tls::Authority;
 use crate::chaos::faults::{self, Plan};
+use crate::harness::process::{deltaq, finished};
 use crate::harness::server::{Spawned, Store};
 
 /// The server without a fault.
 pub(super) const HEALTHY: &str = "healthy";
+/// The server whose certificate has expired, and whose token will tomorrow.
+pub(super) const EXPIRING: &str = "expiring";
 /// The reflector of a table.
 pub(super) const REPLICA: &str = "replica";
 /// The queue of the faulty servers.
@@ -40,14 +44,32 @@ fn note_backup(store: &Store, age: Duration) {
     fs::write(store.path().join("last-backup"), format!("{at}\n")).expect("a file");
 }
 
+/// A server with an expired certificate and a token, which expires tomorrow.
+fn expiring(authority: &Authority) -> (Spawned, String) {
+    let pair = authority.issue_expired("server");
+    let tokens = pair.cert.with_file_name("tokens.toml");
+    let at = deltaq_types::Timestamp::from_micros(Clock::system().wall_us() + 86_400_000_000);
+    let mut command = deltaq(&["token", "monitor", "--verbs", "read", "--queues", "*"]);
+    command.args(["--expires", &at.to_string()]).arg("--file").arg(&tokens);
+    let token = finished(command, "").ok().trim().to_owned();
+    let server = Spawned::start_uncalled(&Store::Memory, |command| {
+        command.env("DELTAQ_SERVER__TLS_CERT", &pair.cert).env("DELTAQ_SERVER__TLS_KEY", &pair.key);
+        command.env("DELTAQ_ACCESS__TOKENS_FILE", &tokens);
+    });
+    (server, token)
+}
+
 pub(super) struct Scene {
     working: Vec<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
     servers: Vec<(&'static str, Spawned)>,
     pub(super) replica: Replica,
+    /// The token of [`EXPIRING`].
+    pub(super) token: String,
     /// While this file exists, the disk fails.
     switch: PathBuf,
     _stores: [Store; 3],
+    _authority: Authority,
 }
 
 impl Scene {
@@ -76,6 +98,8 @@ impl Scene {
         for (store, age) in [(&store, Duration::ZERO), (&backed_up, Duration::from_hours(48))] {
             note_backup(store, age);
         }
+        let authority = Authority::new();
+        let (expiring, token) = expiring(&authority);
         let servers = vec![
             (HEALTHY, healthy),
             ("stuck", Spawned::start(&Store::Memory)),
@@ -89,10 +113,12 @@ impl Scene {
             ("failing-key", Spawned::start(&Store::Memory)),
             ("crowded", crowded),
             ("old-backup", old_backup),
+            (EXPIRING, expiring),
         ];
         let (working, stop, stores) = (Vec::new(), Arc::default(), [store, failing, backed_up]);
         let replica = Replica::start();
-        let scene = Self { working, stop, servers, replica, switch, _stores: stores };
+        let scene =
+            Self { working, stop, servers, replica, token, switch, _stores: stores, _authority: authority };
         scene.cause_faults();
         scene
     }

@@ -76,14 +76,19 @@ pub(super) struct Monitor {
 }
 
 impl Monitor {
-    /// Scrapes these servers and reflectors with the rules of the project, sixty times as fast.
-    pub(super) fn start(servers: &[(&str, SocketAddr)], reflectors: &[(&str, SocketAddr)]) -> Self {
+    /// Scrapes these servers with a token, and these reflectors, with the rules of the project, sixty times as fast.
+    pub(super) fn start(
+        servers: &[(&str, SocketAddr)],
+        token: &str,
+        reflectors: &[(&str, SocketAddr)],
+    ) -> Self {
         require();
         let folder =
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("prometheus-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         fs::write(folder.join("deltaq.rules.yml"), files::fast_rules()).expect("a file");
-        fs::write(folder.join("prometheus.yml"), files::configuration(servers, reflectors)).expect("a file");
+        let configuration = files::configuration(servers, token, reflectors);
+        fs::write(folder.join("prometheus.yml"), configuration).expect("a file");
         let mut process = Command::new("prometheus")
             .arg(format!("--config.file={}", folder.join("prometheus.yml").display()))
             .arg(format!("--storage.tsdb.path={}", folder.join("data").display()))
