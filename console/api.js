@@ -93,10 +93,7 @@ async function problemOf(response) {
   return new Problem(document, seconds > 0 ? seconds * 1000 : null);
 }
 
-/**
- * A call with a JSON reply. `raw` names members that stay text; without it the reply is parsed by the browser. `body` is sent
- * as JSON; `match` is the ETag that the changed document must have, and `isNew` says that there must be none.
- */
+/** A call with a JSON reply. `raw` names members that stay text. `match` is the ETag that the changed document must have; with `isNew` there must be none. */
 export async function call(method, path, { raw, signal, patience = PATIENCE, ...options } = {}) {
   const limit = AbortSignal.timeout(patience);
   const either = signal ? AbortSignal.any([signal, limit]) : limit;
@@ -127,10 +124,7 @@ export async function post(path, options) {
   }
 }
 
-/**
- * Reads a stream of NDJSON; `onLines` gets whole lines as they arrive. Ends when the server ends the stream, and with a failure
- * when nothing has come for `silence` milliseconds.
- */
+/** Reads a stream of NDJSON until the server ends it; `onLines` gets whole lines. It fails when nothing has come for `silence` ms. */
 export async function stream(path, { onLines, onOpen, silence, signal, ...options }) {
   const silent = new AbortController();
   const either = AbortSignal.any([signal, silent.signal]);

@@ -68,10 +68,7 @@ function gapsOf(times, step, from, to) {
   return gaps;
 }
 
-/**
- * A chart. `title` and `format` say what is drawn; a small one has fewer times on its axis; `lines` are {name, kind, points: [{at, value}]} with instants in ms, and `times` the
- * instants of which something is known. `update` shows other points.
- */
+/** A chart. `update` gets `lines`, {name, kind, points: [{at, value}]} with instants in ms, and `times`, the instants that are no gap. */
 export function chart({ title, format = count, isSmall = false }) {
   const width = isSmall ? 320 : 640;
   const drawing = s("svg", { class: "chart", viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", tabindex: "0", focusable: "true" });

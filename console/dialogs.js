@@ -21,10 +21,7 @@ export function closeDialogs() {
   for (const dialog of document.querySelectorAll("dialog")) dialog.close();
 }
 
-/**
- * Asks before something is done. `expected` is what must be typed first. `act` does it and may fail; the dialog then shows
- * why and stays. Resolves to the result of `act`, or to undefined if the user does not go on.
- */
+/** Asks before `act`, whose failure is shown in the dialog. `expected` must be typed first. Resolves to the result of `act`, or to undefined. */
 export function confirm({ title, text, action, expected = null, isWide = false, act }) {
   return new Promise((resolve) => {
     let result;

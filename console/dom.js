@@ -4,10 +4,7 @@ import { now } from "./clock.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/**
- * What changes the order of a text or can't be seen: controls, marks and overrides of direction, characters without a width, white
- * space that looks like a space.
- */
+/** What changes the order of a text or can't be seen: controls, marks of direction, characters without a width, white space that looks like a space. */
 const HIDDEN = "[[\\p{Cc}\\p{Cs}\\p{Z}\\p{Default_Ignorable_Code_Point}\\u2800\\ufff9-\\ufffb]--[ \\u3000";
 const UNSEEN = new RegExp(`${HIDDEN}\\t\\n]]`, "gv");
 const UNSEEN_IN_LINE = new RegExp(`${HIDDEN}]]`, "gv");

@@ -72,10 +72,7 @@ export function backoff(failures, problem) {
 /** Whether a failure may pass by itself. */
 export const isPassing = (error) => error instanceof Problem && (error.status === 0 || error.status === 429 || error.status >= 500);
 
-/**
- * Reads until `signal` ends it. `read` shows what it has read. `onFailure` gets each failure, and whether the reads go on: one that
- * will not pass ends them. Returns a function that reads at once.
- */
+/** Calls `read` until `signal` ends it. `onFailure` gets each failure, and whether the reads go on. Returns a function that reads at once. */
 export function poll(read, { every, signal, onFailure }) {
   let wakeNow = () => {};
   const report = reporter(signal);

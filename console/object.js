@@ -1,4 +1,4 @@
-// Objects as their producers wrote them: indented and coloured by token, never parsed and printed again. 1.50 stays 1.50.
+// Objects as their producers wrote them: indented and coloured by token, never parsed and printed again.
 
 import { bytes, count, h, muted, seen, show, startOf } from "./dom.js";
 import { leaves, tokens } from "./json.js";

@@ -32,10 +32,7 @@ export function actionButton({ text, kind = null, verb = "admin", isPermitted, p
   }, text);
 }
 
-/**
- * Shows `content`, which `update` fills with what `read` has read. `update` returns a state that is shown instead, if there is
- * nothing to list. Returns a function that reads at once.
- */
+/** Shows `content`, which `update` fills, or the state that it returns if there is nothing to list. Returns a function that reads at once. */
 export function listPage({ body, signal, reload }, { every, what, content, read, update }) {
   const strip = h("div");
   const place = h("div");
@@ -62,10 +59,7 @@ export function listPage({ body, signal, reload }, { every, what, content, read,
   });
 }
 
-/**
- * A list with a search and a sentence about what needs attention, which comes first. `columns` are those of `listTable`, and `textOf` is
- * what is searched.
- */
+/** A list of `columns` of `listTable` with a search in `textOf`, and a sentence about what needs attention, which comes first. */
 export function searchPage(context, { what, noun, read, columns, textOf, isWrong, wrongText, sentenceOf, empty, explains = null }) {
   const { body, query, signal, setQuery, reload } = context;
   const present = { ...query };

@@ -34,10 +34,7 @@ export function drainText({ empties_in_ms: left, reason, waiting }) {
   return `${keys} ${are(waiting, "waits", "wait")}. The rate is not known yet.`;
 }
 
-/**
- * The charts of `path`. `range` is the range to begin with, and `onRange` gets another one. Returns the section, and a promise that ends
- * when the first points are shown, or when they can't be.
- */
+/** The charts of `path`, and a promise that ends when their first points are shown, or can't be. `onRange` gets another range. */
 export function seriesSection({ path, range, onRange, signal, isCompact = false }) {
   let present = range in RANGES ? range : "1h";
   const drain = h("p", { class: "drain" });

@@ -44,19 +44,31 @@ export const LAST_LIST = ["Last list", (one) => [one.problem && h("p", { class: 
 
 const isBad = (source) => source.is_stale === true || Boolean(source.problem);
 
+const isFailing = ({ state: word }) => word !== "ok";
+
+/** The sources, each with the state of its reflector: the worst one, if several report. */
+async function readSources(signal) {
+  const [sources, { items }] = await Promise.all(["v1/sources", "v1/reflectors"].map((path) => readPages(path, signal)));
+  const idOf = ({ queue, source }) => `${queue} ${source}`;
+  const states = new Map(items.sort((a, b) => isFailing(a) - isFailing(b)).map((one) => [idOf(one), one.state]));
+  for (const one of sources.items) one.reflector = states.get(idOf(one));
+  return sources;
+}
+
 const SOURCE_COLUMNS = [
   SOURCE,
   QUEUE,
   ["State", (one) => pill(one.is_stale ? "stale" : one.problem ? "out of step" : one.last_contact_at ? "in step" : "no contact", isBad(one))],
   ["Last contact", (one) => one.last_contact_at && ago(one.last_contact_at), "long"],
   ["Stale after", (one) => one.stale_after ?? muted("never")],
+  ["Reflector", ({ reflector, source }) => reflector && h("a", { class: "plain", href: toPage("reflectors", { find: source }) }, reflector)],
   ["Keys", (one) => count(one.keys), "number"],
   LAST_LIST,
 ];
 
 export function sourcesView(context) {
   searchPage(context, {
-    what: "the sources", noun: "source", read: () => readPages("v1/sources", context.signal), columns: SOURCE_COLUMNS, textOf: ({ queue, source }) => `${source}\n${queue}`,
+    what: "the sources", noun: "source", read: () => readSources(context.signal), columns: SOURCE_COLUMNS, textOf: ({ queue, source }) => `${source}\n${queue}`,
     isWrong: isBad, wrongText: "Stale or out of step",
     sentenceOf: (all, bad) => {
       const stale = bad.filter((source) => source.is_stale).length;
@@ -71,7 +83,7 @@ const REFLECTOR_COLUMNS = [
   ["Instance", (one) => foreign(one.instance)],
   QUEUE,
   ["Source", (one) => [h("a", { class: "plain", href: toPage("sources", { find: one.source }) }, foreign(one.source)), one.kind && muted(` ${one.kind}`)]],
-  ["State", (one) => pill(one.state, one.state !== "ok")],
+  ["State", (one) => pill(one.state, isFailing(one))],
   ["Last success", (one) => (one.last_success_at ? ago(one.last_success_at) : "never"), "long"],
   ["Next list", ({ next_list_at: next }) => next && (new Date(next) > now() ? `in ${span(new Date(next) - now())}` : time(next))],
   ["Behind", (one) => one.lag_ms > 0 && span(one.lag_ms)],
@@ -83,7 +95,7 @@ const REFLECTOR_COLUMNS = [
 export function reflectorsView(context) {
   searchPage(context, {
     what: "the reflectors", noun: "reflector", read: () => readPages("v1/reflectors", context.signal), columns: REFLECTOR_COLUMNS, textOf: ({ instance, queue, source }) => `${instance}\n${queue}\n${source}`,
-    isWrong: ({ state: word }) => word !== "ok", wrongText: "Failing or silent",
+    isWrong: isFailing, wrongText: "Failing or silent",
     sentenceOf: (all, bad) => {
       const silent = bad.filter((one) => one.state === "silent").length;
       const failing = bad.length - silent;

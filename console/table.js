@@ -6,8 +6,8 @@ import { h, muted, setText } from "./dom.js";
 export const number = (properties, ...children) => h("td", { ...properties, class: `number ${properties?.class ?? ""}`.trim() }, ...children);
 
 /**
- * A table. `columns` are {title, label, isNumber, sort}; narrow pages show `label` instead of the title. A sortable column calls
- * `onSort` with its name. A row is made by `create(item)`, which returns its element and a function that shows another state of the item.
+ * A table of `columns`, {title, label, isNumber, sort}; narrow pages show `label`. A sortable column calls `onSort` with its name.
+ * `create(item)` returns the element of a row, and a function that shows another state of the item.
  */
 export function table({ caption, columns, create, keyOf, onSort }) {
   const heads = columns.map((column) => {

@@ -21,6 +21,7 @@ fn numbers_are_whole_on_a_narrow_page() {
     let server = Server::in_memory();
     let at = server.address;
     post(at, "prices/add", &objects("sku-", 3));
+    post(at, "prices/pop?worker=importer", &json!({}));
     let proxy = Proxy::start(at, "");
     let browser = Browser::start(proxy.address);
     browser.show_as(360, "light");
@@ -35,6 +36,18 @@ fn numbers_are_whole_on_a_narrow_page() {
         browser.open("queues");
         browser.until_there("tbody td.number");
         assert_eq!(browser.js(CUT_CELLS), json!([]), "{age_ms} ms");
+        let mut workers = call(at, "GET", "/v1/workers", "");
+        for count in ["leased", "waiting", "recent_acks", "recent_failures"] {
+            workers["workers"][0][count] = json!(9_999);
+        }
+        for age in ["oldest_lease_age_ms", "slow_after_ms", "next_expires_in_ms"] {
+            workers["workers"][0][age] = json!(age_ms);
+        }
+        proxy.pass_all();
+        proxy.answer("GET /v1/workers?", 200, "application/json", &workers.to_string(), usize::MAX);
+        browser.open("workers");
+        browser.until_there("tbody td.number");
+        assert_eq!(browser.js(CUT_CELLS), json!([]), "workers, {age_ms} ms");
     }
     proxy.pass_all();
     end(&browser);

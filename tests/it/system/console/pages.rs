@@ -210,6 +210,9 @@ fn a_stale_source_and_a_reflector_that_fails_come_first() {
     assert_eq!(browser.clicks(), 1);
     assert_eq!(first_column(&browser), json!(["erp", "a-well"]));
     browser.until_text("Queue broken can't be read: it is lost");
+    // Of its three reflectors, the worst.
+    let reflectors = "return [...document.querySelectorAll('tbody tr')].map(row => row.querySelector('[data-label=Reflector]').innerText)";
+    assert_eq!(browser.js(reflectors), json!(["silent", "–"]));
     assert_eq!(browser.axe(), Vec::<String>::new());
     browser.click_on("label.check input");
     browser.until("one source", || first_column(&browser) == json!(["erp"]));
