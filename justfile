@@ -37,9 +37,9 @@ lint:
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --lib --examples --document-private-items --locked
 
 # First views and long tasks of the console, with 1,000 queues and 100,000 keys.
-console-measure:
+console-measure *folder:
     cargo build --release --locked
-    ./scripts/console.py target/release/deltaq measure
+    ./scripts/console.py target/release/deltaq measure {{folder}}
 
 # Memory of the console while a queue changes 1,000 times a second.
 console-soak minutes="60":
@@ -271,9 +271,9 @@ bench-journal *scenarios:
 bench-scrape:
     cargo bench --locked --bench scrape
 
-# Measure the series of 10,000 busy queues: memory, bytes in the store, the end of a minute, sums.
-bench-series *minutes:
-    cargo bench --locked --bench series -- {{minutes}}
+# Measure the series of busy queues: memory, bytes in the store, the end of a minute, sums. Arguments: minutes, queues, a folder to keep.
+bench-series *arguments:
+    cargo bench --locked --bench series -- {{arguments}}
 
 # Measure followers: what ten of them cost a producer, and a new follower of 1,000,000 keys.
 bench-followers:

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Opens the console of a server of its own in a headless Chromium.
 
-    scripts/console.py BINARY measure            first views and long tasks with 1,000 queues, 100,000 keys and an object of 0.9 MB that changes
+    scripts/console.py BINARY measure [FOLDER]   first views and long tasks with 1,000 queues, 100,000 keys and an object of 0.9 MB that changes;
+                                                 FOLDER has the queues, with a day of series: just bench-series 1440 1000 FOLDER
     scripts/console.py BINARY soak MINUTES       memory of the page of a queue that changes 1,000 times a second
     scripts/console.py BINARY pictures FOLDER    pictures of all views, in light and dark, at 1280 and 360 pixels
 """
@@ -75,7 +76,7 @@ WATCH_FIRST_VIEW = """(() => {
 })()"""
 
 
-def measure(browser, server):
+def measure(browser, server, has_series):
     queues = Queues(server)
     for number in range(999):
         queues.post(f"queue-{number:03}/add", [{"key": "a"}, {"key": "b"}])
@@ -86,8 +87,10 @@ def measure(browser, server):
     queues.settle("large", 1, "ack", "importer")
     work = Work(queues, ["prices"], 200, 0.2, large)
     work.start()
-    views = {"queues": "tbody tr", "queues/prices": ".flow.wide .ready", "queues/prices/keys": "tbody tr", "queues/prices/keys/sku-050000": ".sentence", "queues/large/keys/k": ".sentence", "queues/prices/tail": ".tail li", "workers": ".state, tbody tr", "find?q=sku-050000": "tbody tr", "queues/prices/settings": ".field"}
-    for place, content in views.items():
+    views = [("queues", "tbody tr"), ("queues/prices", ".flow.wide .ready"), ("queues/prices/keys", "tbody tr"), ("queues/prices/keys/sku-050000", ".sentence"), ("queues/large/keys/k", ".sentence"), ("queues/prices/tail", ".tail li"), ("workers", ".state, tbody tr"), ("find?q=sku-050000", "tbody tr"), ("queues/prices/settings", ".field")]
+    if has_series:
+        views += [(f"{page}?range={hours}", ".chart path[d^=\"M\"]") for page in ("queues", "queues/queue-500") for hours in ("1h", "24h")]
+    for place, content in views:
         watch = browser.devtools("Page.addScriptToEvaluateOnNewDocument", source=WATCH_FIRST_VIEW % json.dumps(content))
         browser.visit(f"{server}/console/#/{place}")
         browser.until("window.firstView")
@@ -188,6 +191,8 @@ def main():
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as data:
         server = f"127.0.0.1:{free_port()}"
         push = {"DELTAQ_PUSH__ALLOW": '["http://127.0.0.1:9"]', "DELTAQ_PUSH__ALLOW_NETWORKS": '["127.0.0.0/8"]'}
+        if sys.argv[2] == "measure" and len(sys.argv) == 4:
+            data = sys.argv[3]
         command = [sys.argv[1], "serve", "--listen", server, "--metrics-listen", "", "--data-dir", data, "--log-level", "off"]
         process = subprocess.Popen(command, env={**os.environ, **push})
         browser = None
@@ -195,7 +200,7 @@ def main():
             until_it_listens(f"http://{server}/readyz")
             browser = Browser()
             if sys.argv[2] == "measure":
-                measure(browser, f"http://{server}")
+                measure(browser, f"http://{server}", has_series=len(sys.argv) == 4)
             elif sys.argv[2] == "soak":
                 soak(browser, f"http://{server}", int(sys.argv[3]))
             else:
