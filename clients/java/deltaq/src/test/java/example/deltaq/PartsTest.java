@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.time.Instant;
@@ -173,7 +174,7 @@ class PartsTest {
 
     @Test
     void aStreamThatEndsBeforeItsBodyBeginsIsCancelled() {
-        Bodies.Lines lines = new Bodies.Lines(new Servers.Server("http://a"));
+        Bodies.Lines lines = new Bodies.Lines(new Servers.Server("http://a"), 10);
         lines.close();
         boolean[] isCancelled = {false};
         lines.onSubscribe(new java.util.concurrent.Flow.Subscription() {
@@ -188,6 +189,24 @@ class PartsTest {
             }
         });
         assertTrue(isCancelled[0]);
+    }
+
+    @Test
+    void aLineThatDoesNotEndIsALostConnection() throws Exception {
+        Bodies.Lines lines = new Bodies.Lines(new Servers.Server("http://a"), 10);
+        lines.onSubscribe(new java.util.concurrent.Flow.Subscription() {
+            @Override
+            public void request(long count) {}
+
+            @Override
+            public void cancel() {}
+        });
+        for (String part : List.of("{\"long", "er\"\n{}\n", "0123456", "789", "0")) {
+            lines.onNext(List.of(ByteBuffer.wrap(part.getBytes(StandardCharsets.UTF_8))));
+        }
+        assertEquals("{\"longer\"", lines.next(Duration.ofSeconds(1)));
+        assertEquals("{}", lines.next(Duration.ofSeconds(1)));
+        assertTrue(assertThrows(java.io.IOException.class, () -> lines.next(Duration.ofSeconds(1))).getMessage().contains("longer than 10 bytes"));
     }
 
     @Test
@@ -232,6 +251,8 @@ class PartsTest {
         if (wanted == null) {
             IllegalArgumentException refused = assertThrows(IllegalArgumentException.class, () -> new Servers(text));
             assertFalse(refused.getMessage().contains("secret"));
+            boolean mayBeShown = !text.isEmpty() && !text.matches(".*[@?#].*");
+            assertEquals(mayBeShown, refused.getMessage().endsWith("\"" + text + "\""), refused.getMessage());
         } else {
             assertEquals(wanted, Servers.read(text));
         }
@@ -283,6 +304,13 @@ class PartsTest {
         assertThrows(EncodeException.class, () -> queue.add(null));
         assertThrows(EncodeException.class, () -> queue.add("{}"));
         assertThrows(EncodeException.class, () -> queue.addKey(""));
+        for (String half : List.of("\ud83d", "a\ude00b", "\ude00\ud83d", "\ud83d\ud83d\ude00")) {
+            // UTF-8 would have a question mark for it, which is another key.
+            assertThrows(EncodeException.class, () -> queue.addKey(half));
+            assertThrows(EncodeException.class, () -> queue.latestObject(half));
+            assertThrows(EncodeException.class, () -> queue.add(Map.of("key", half)));
+            assertThrows(EncodeException.class, () -> queue.add(Json.of("{\"key\":\"" + half + "\"}")));
+        }
         EncodeException wrong = assertThrows(EncodeException.class, () -> queue.add(List.of(Map.of(), new Object())));
         assertTrue(wrong.getMessage().contains("object 1:"), wrong.getMessage());
     }

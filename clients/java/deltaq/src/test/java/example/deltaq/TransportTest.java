@@ -11,19 +11,26 @@ import com.sun.net.httpserver.HttpServer;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executors;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
@@ -103,6 +110,31 @@ class TransportTest {
         server.stop(0);
         try (Client client = client(once())) {
             assertFalse(assertThrows(ConnectionException.class, () -> client.queue("q").status()).isSent());
+        }
+    }
+
+    /** Answers the first bytes of each connection with a text, and closes it. */
+    private static ServerSocket server(String text) throws IOException {
+        ServerSocket socket = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
+        Threads.daemon(() -> {
+            while (true) {
+                try (Socket connection = socket.accept()) {
+                    connection.getInputStream().read(new byte[8192]);
+                    connection.getOutputStream().write(text.getBytes(StandardCharsets.UTF_8));
+                } catch (IOException e) {
+                    return;
+                }
+            }
+        }).start();
+        return socket;
+    }
+
+    @Test
+    void aServerWithoutTlsIsSaidAtOnce() throws IOException {
+        try (ServerSocket plain = server("HTTP/1.1 400 Bad Request\r\n\r\n"); Client client = new Client("https://127.0.0.1:" + plain.getLocalPort())) {
+            ConnectionException failure = assertThrows(ConnectionException.class, () -> client.queue("q").status());
+            assertTrue(failure.getMessage().contains("its URL begins with http"), failure.getMessage());
+            assertFalse(failure.isSent());
         }
     }
 
@@ -228,9 +260,16 @@ class TransportTest {
 
     @Test
     void aTokenIsNotShown() {
-        try (Client client = client(once().token("secret\nline"))) {
-            IllegalArgumentException refused = assertThrows(IllegalArgumentException.class, () -> client.queue("q").status());
-            assertFalse(refused.getMessage().contains("secret"), refused.getMessage());
+        IllegalArgumentException refused = assertThrows(IllegalArgumentException.class, () -> client(once().token("secret\nline")));
+        assertFalse(refused.getMessage().contains("secret"), refused.getMessage());
+        String[] page = {"<html>\nsecret"};
+        answer = exchange -> reply(exchange, 200, "application/json", STATUS);
+        try (Client client = client(once().tokenSource(() -> page[0]))) {
+            // A source may work again, so a worker asks it again.
+            TokenException failure = assertThrows(TokenException.class, () -> client.queue("q").status());
+            assertFalse(failure.getMessage().contains("secret"), failure.getMessage());
+            page[0] = "token";
+            assertEquals(1, client.queue("q").status().ready());
         }
     }
 
@@ -253,6 +292,103 @@ class TransportTest {
             throw new IOException("no provider");
         }))) {
             assertThrows(TokenException.class, () -> client.queue("q").status());
+        }
+    }
+
+    @Test
+    void aTokenFileIsReadAgainAfterARefusal(@TempDir Path folder) throws IOException {
+        Path file = folder.resolve("token");
+        Files.writeString(file, "token-1\n");
+        answer = exchange -> {
+            boolean isNew = "Bearer token-2".equals(exchange.getRequestHeaders().getFirst("authorization"));
+            reply(exchange, isNew ? 200 : 401, isNew ? "application/json" : "application/problem+json",
+                    isNew ? STATUS : "{\"code\":\"unauthorized\",\"detail\":\"d\",\"retryable\":false}");
+        };
+        try (Client client = client(once().tokenFile(file))) {
+            assertThrows(ProblemException.class, () -> client.queue("q").status());
+            Files.writeString(file, "half a\ntoken");
+            assertThrows(ProblemException.class, () -> client.queue("q").status());
+            Files.delete(file);
+            assertThrows(ProblemException.class, () -> client.queue("q").status());
+            Files.writeString(file, " token-2\n");
+            assertEquals(1, client.queue("q").status().ready());
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"", "SSH-2.0-OpenSSH_9.2\r\n", "HTTP/1.1 200 OK\r\ncontent-ty", "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{\"ready\":1",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n10\r\n{\"ready\":1", "HTTP/1.1 200 OK\r\ncontent-length: -5\r\n\r\n{}"})
+    void anAnswerThatEndsInTheMiddleIsNoReply(String text) throws IOException {
+        try (ServerSocket broken = server(text); Client client = new Client("http://127.0.0.1:" + broken.getLocalPort(), once())) {
+            ConnectionException failure = assertThrows(ConnectionException.class, () -> client.queue("q").status());
+            assertTrue(failure.isSent() && failure.isRetryable(), failure.getMessage());
+        }
+    }
+
+    @Test
+    void aRefusalThatDoesNotEndIsReadForAWhile() {
+        answer = exchange -> {
+            exchange.sendResponseHeaders(500, 0);
+            byte[] part = new byte[1 << 16];
+            while (true) {
+                exchange.getResponseBody().write(part);
+            }
+        };
+        try (Client client = client(once())) {
+            assertEquals(500, assertThrows(ReplyException.class, () -> client.queue("q").status()).status());
+        }
+    }
+
+    @Test
+    void aLongPauseThatAServerAsksForEndsWithItsWorker() throws Exception {
+        CountDownLatch asked = new CountDownLatch(1);
+        answer = exchange -> {
+            exchange.getResponseHeaders().set("retry-after", "99999999999999999999");
+            reply(exchange, 503, "text/html", "");
+            asked.countDown();
+        };
+        try (Client client = new Client(url)) {
+            long began = System.nanoTime();
+            assertThrows(ReplyException.class, () -> client.queue("q").status());
+            Worker worker = new Worker(client.queue("q"), job -> {});
+            CompletableFuture<Void> end = worker.start();
+            asked.await();
+            worker.close();
+            end.get();
+            assertTrue(System.nanoTime() - began < 15_000_000_000L, "the worker does not wait for a day");
+        }
+    }
+
+    @Test
+    void theFinalErrorOfAThreadOfItsOwnIsLogged() {
+        List<String> lines = Collections.synchronizedList(new ArrayList<>());
+        System.Logger logger = new System.Logger() {
+            @Override
+            public String getName() {
+                return "test";
+            }
+
+            @Override
+            public boolean isLoggable(Level level) {
+                return true;
+            }
+
+            @Override
+            public void log(Level level, java.util.ResourceBundle bundle, String text, Throwable thrown) {
+                lines.add(level + " " + text);
+            }
+
+            @Override
+            public void log(Level level, java.util.ResourceBundle bundle, String text, Object... parameters) {
+                lines.add(level + " " + text);
+            }
+        };
+        answer = exchange -> reply(exchange, 401, "application/problem+json", "{\"code\":\"unauthorized\",\"detail\":\"who?\",\"retryable\":false}");
+        try (Client client = client(new ClientOptions().logger(logger))) {
+            assertThrows(ExecutionException.class, () -> new Worker(client.queue("q"), job -> {}, new WorkerOptions().name("w")).start().get());
+            assertThrows(ExecutionException.class, () -> new Informer(client.queue("q")).start().get());
+            String error = " has ended with an error: example.deltaq.ProblemException: 401 unauthorized: who?";
+            assertEquals(List.of("ERROR deltaq: the worker w of the queue q" + error, "ERROR deltaq: an informer of the queue q" + error), lines);
         }
     }
 
