@@ -5,14 +5,18 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletionException;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -288,6 +292,25 @@ class PartsTest {
         assertEquals("queues", new Request("GET", "/v1/queues", "").name());
         assertEquals("the call DELETE of the queue \"q\"", new Request("DELETE", "/v1/queues/q", "q").row());
         assertEquals("/x?key=a%2Fb%20%C3%BC%2B", new Request("GET", "/x", "").with("key", "a/b ü+").target());
+    }
+
+    @Test
+    void tasksHaveVirtualThreadsWhereThereAreSome() throws Exception {
+        boolean isVirtual = Threads.perTask().submit(() -> Thread.currentThread().toString().startsWith("VirtualThread")).get();
+        assertEquals(Runtime.version().feature() >= 21, isVirtual);
+    }
+
+    /** A lock of the language holds the carrier of a virtual thread while it waits for a reply. */
+    @Test
+    void noModuleHasLocksOfTheLanguage() throws Exception {
+        assumeTrue(Files.exists(Path.of("../deltaq-spring/src/main/java")));
+        for (String module : List.of("../deltaq", "../deltaq-test", "../deltaq-spring")) {
+            try (Stream<Path> files = Files.walk(Path.of(module, "src/main/java"))) {
+                for (Path file : files.filter(Files::isRegularFile).toList()) {
+                    assertFalse(Files.readString(file).matches("(?s).*\\bsynchronized *[\\w(].*"), file + " has synchronized");
+                }
+            }
+        }
     }
 
     @Test

@@ -9,10 +9,12 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 import com.sun.net.httpserver.HttpExchange;
 import com.sun.net.httpserver.HttpServer;
 import java.io.IOException;
+import java.lang.ref.Reference;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
+import java.net.http.HttpClient;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -21,11 +23,15 @@ import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.TreeMap;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executors;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Consumer;
+import java.util.stream.Collectors;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -115,11 +121,16 @@ class TransportTest {
 
     /** Answers the first bytes of each connection with a text, and closes it. */
     private static ServerSocket server(String text) throws IOException {
+        return server(text, new AtomicInteger());
+    }
+
+    private static ServerSocket server(String text, AtomicInteger count) throws IOException {
         ServerSocket socket = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
         Threads.daemon(() -> {
             while (true) {
                 try (Socket connection = socket.accept()) {
                     connection.getInputStream().read(new byte[8192]);
+                    count.incrementAndGet();
                     connection.getOutputStream().write(text.getBytes(StandardCharsets.UTF_8));
                 } catch (IOException e) {
                     return;
@@ -390,6 +401,96 @@ class TransportTest {
             String error = " has ended with an error: example.deltaq.ProblemException: 401 unauthorized: who?";
             assertEquals(List.of("ERROR deltaq: the worker w of the queue q" + error, "ERROR deltaq: an informer of the queue q" + error), lines);
         }
+    }
+
+    @Test
+    void callsHaveHttp11UnlessAnotherVersionIsAskedFor() {
+        List<String> upgrades = Collections.synchronizedList(new ArrayList<>());
+        answer = exchange -> {
+            upgrades.add(String.valueOf(exchange.getRequestHeaders().getFirst("upgrade")));
+            reply(exchange, 200, "application/json", STATUS);
+        };
+        for (ClientOptions options : List.of(once(), once().httpVersion(HttpClient.Version.HTTP_2))) {
+            try (Client client = client(options)) {
+                client.queue("q").status();
+            }
+        }
+        assertEquals(List.of("null", "h2c"), upgrades);
+    }
+
+    /** The numbers of the threads of HttpClients, of which each has one. */
+    private static Set<Long> selectors() {
+        return Thread.getAllStackTraces().keySet().stream().filter(thread -> thread.getName().matches("HttpClient-.*SelectorManager"))
+                .map(Thread::getId).collect(Collectors.toSet());
+    }
+
+    @Test
+    void aClientHasOneHttpClientThatEndsWithIt() throws Exception {
+        answer = exchange -> reply(exchange, 200, "application/json", STATUS);
+        Set<Long> before = selectors();
+        Client client = client(once());
+        Client hasty = client.withRetry(new RetryOptions().attempts(1));
+        client.queue("q").status();
+        hasty.queue("q").status();
+        Set<Long> own = selectors();
+        own.removeAll(before);
+        assertEquals(1, own.size());
+        hasty.close();
+        // Before Java 21, it ends when the collector of garbage finds that nothing refers to it.
+        while (selectors().containsAll(own)) {
+            System.gc();
+            Thread.sleep(50);
+        }
+        Reference.reachabilityFence(client);
+    }
+
+    /** Calls that may have been applied are repeated only if a repeat has the same effect. */
+    @Test
+    void onlyIdempotentCallsAreRepeatedWithoutAReply() throws IOException {
+        AtomicInteger count = new AtomicInteger();
+        Map<String, Consumer<Queue>> repeated = new TreeMap<>();
+        Map<String, Consumer<Queue>> once = new TreeMap<>();
+        Map<String, String> object = Map.of("key", "a");
+        PatchOptions match = new PatchOptions().ifMatch("\"1\"");
+        repeated.put("putSettings", queue -> queue.putSettings(QueueSettings.builder().build()));
+        repeated.put("patchSettings", queue -> queue.patchSettings(QueueSettings.builder().build()));
+        repeated.put("status", Queue::status);
+        repeated.put("pause", Queue::pause);
+        repeated.put("close", Queue::close);
+        repeated.put("add", queue -> queue.add(object));
+        repeated.put("delete", queue -> queue.deleteKey("a"));
+        repeated.put("rated with a number", queue -> queue.addKey("a", new ProduceOptions().rateLimited(true).source("s").sequence(1)));
+        repeated.put("deltas", queue -> queue.deltas(List.of(DeltaCall.deleted("a"))));
+        repeated.put("replace", queue -> queue.replace(List.of(object)));
+        repeated.put("forget", queue -> queue.forget("a"));
+        repeated.put("pop", Queue::pop);
+        repeated.put("ack", queue -> queue.ack("l"));
+        repeated.put("latest", queue -> queue.latest().toList());
+        once.put("deleteQueue", Queue::deleteQueue);
+        once.put("purge", Queue::purge);
+        once.put("promote", queue -> queue.promote(Selection.keys("a")));
+        once.put("redrive", queue -> queue.redrive(Selection.keys("a")));
+        once.put("discard", queue -> queue.discard(Selection.keys("a")));
+        once.put("resync", Queue::resync);
+        once.put("seed", queue -> queue.seed(List.of()));
+        once.put("rated", queue -> queue.addKey("a", new ProduceOptions().rateLimited(true)));
+        once.put("if absent", queue -> queue.add(object, new ProduceOptions().ifAbsent(true)));
+        once.put("expected version", queue -> queue.deltas(List.of(DeltaCall.deleted("a").withExpectedVersion(1))));
+        once.put("settings with a tag", queue -> queue.patchSettings(QueueSettings.builder().build(), match));
+        // Without any byte of a reply, the HttpClient would repeat a GET itself.
+        try (ServerSocket silent = server("HTTP/1.1 200 ", count)) {
+            ClientOptions twice = new ClientOptions().retry(new RetryOptions().attempts(2).first(Duration.ofMillis(1))).logger(System.getLogger("test"));
+            try (Client client = new Client("http://127.0.0.1:" + silent.getLocalPort(), twice)) {
+                repeated.forEach((name, call) -> assertEquals(2, attempts(count, client.queue("q"), call), name));
+                once.forEach((name, call) -> assertEquals(1, attempts(count, client.queue("q"), call), name));
+            }
+        }
+    }
+
+    private static int attempts(AtomicInteger count, Queue queue, Consumer<Queue> call) {
+        count.set(0);
+        assertThrows(ConnectionException.class, () -> call.accept(queue));
+        return count.get();
     }
 
     @Test
