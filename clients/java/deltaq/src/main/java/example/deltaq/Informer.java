@@ -360,7 +360,8 @@ public final class Informer implements AutoCloseable, Synced {
                 registration.handler.onUpdate(change.old(), change.now());
             }
         } catch (Throwable e) {
-            String line = "deltaq: a handler of an informer has failed (queue " + queue.name() + ")";
+            String key = (change.now() == null ? change.old() : change.now()).key();
+            String line = "deltaq: a handler of an informer has failed: " + Outcome.text(e) + " (queue " + queue.name() + ", key " + key + ")";
             Failures.log(queue.transport.log, System.Logger.Level.ERROR, line, e);
         }
     }

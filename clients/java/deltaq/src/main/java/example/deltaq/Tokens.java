@@ -13,25 +13,25 @@ final class Tokens {
     Tokens(ClientOptions options) {
         source = options.tokenSource;
         file = options.tokenFile;
-        text = options.token == null ? "" : fit(options.token);
+        text = options.token == null ? "" : fit("the token", options.token);
         int given = (source == null ? 0 : 1) + (file == null ? 0 : 1) + (options.token == null ? 0 : 1);
         if (given > 1) {
             throw new IllegalArgumentException("a client has only one of token, tokenFile and tokenSource");
         }
         if (file != null) {
             try {
-                text = fit(Files.readString(file));
+                text = fit("the token in " + file, Files.readString(file));
             } catch (IOException e) {
                 throw new IllegalArgumentException("the token: " + file + " can't be read", e);
             }
         }
     }
 
-    /** A token without the white space around it. The text of an error does not have it. */
-    private static String fit(String written) {
+    /** A token without the white space around it. The error of one that no header can have does not show it. */
+    private static String fit(String name, String written) {
         String token = written.strip();
         if (token.chars().anyMatch(letter -> letter < ' ' || letter == 0x7f || letter > 0xff)) {
-            throw new IllegalArgumentException("the token has a control character, such as a line break, or a letter beyond Latin-1");
+            throw new IllegalArgumentException(name + " has a control character, such as a line break, or a letter beyond Latin-1");
         }
         return token;
     }
@@ -42,7 +42,7 @@ final class Tokens {
         }
         try {
             String token = source.token();
-            return token == null ? "" : fit(token);
+            return token == null ? "" : fit("what the source has returned", token);
         } catch (InterruptedException e) {
             throw Scope.interrupted(e);
         } catch (Exception e) {
@@ -54,7 +54,7 @@ final class Tokens {
     String replacing(String refused) {
         if (file != null) {
             try {
-                String read = fit(Files.readString(file));
+                String read = fit("the token in " + file, Files.readString(file));
                 text = read.isEmpty() ? text : read;
             } catch (IOException | IllegalArgumentException e) {
                 // The file may be absent or incomplete for a moment while it is replaced.

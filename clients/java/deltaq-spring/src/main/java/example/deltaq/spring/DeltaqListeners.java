@@ -76,7 +76,7 @@ public class DeltaqListeners implements SmartLifecycle {
         }
         failures.clear();
         for (Listening each : workers) {
-            LOG.info("begins: " + each.name());
+            LOG.info("a worker begins: " + each.name());
             // The application runs as long as its workers: it may have no other thread that keeps it running.
             Thread thread = new Thread(() -> run(each), "deltaq-" + each.worker().name());
             thread.setDaemon(false);
@@ -99,7 +99,7 @@ public class DeltaqListeners implements SmartLifecycle {
             listening.worker().run();
         } catch (RuntimeException | Error e) {
             failures.put(listening.name(), String.valueOf(e.getMessage()));
-            LOG.error("has ended: " + listening.name(), e);
+            LOG.error("a worker has ended with an error: " + listening.name(), e);
         }
     }
 
@@ -118,7 +118,7 @@ public class DeltaqListeners implements SmartLifecycle {
             String queue = text(listener.queue());
             Worker worker = new Worker(client.queue(queue), handler(bean, method, listener.deleted()), options(queue, listener));
             telemetry.forEach(each -> each.bind().accept(worker, queue));
-            return new Listening(method.getDeclaringClass().getSimpleName() + "." + method.getName() + " for the queue " + queue, worker);
+            return new Listening(method.getDeclaringClass().getSimpleName() + "." + method.getName() + " (queue " + queue + ")", worker);
         } catch (IllegalArgumentException e) {
             throw new IllegalStateException("the listener " + method + ": " + e.getMessage(), e);
         }

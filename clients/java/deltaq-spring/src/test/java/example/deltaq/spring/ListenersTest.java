@@ -354,7 +354,7 @@ class ListenersTest {
                 Thread.sleep(10);
             }
             String health = health(context.getBean("deltaqHealthIndicator"));
-            assertTrue(health.startsWith("DOWN {Refused.listen for the queue No Name=400 invalid-parameter: "), health);
+            assertTrue(health.startsWith("DOWN {Refused.listen (queue No Name)=400 invalid-parameter: "), health);
         });
         runner.withPropertyValues("refused.queue=a", "management.health.deltaq.enabled=false")
                 .run(context -> assertFalse(context.containsBean("deltaqHealthIndicator")));
