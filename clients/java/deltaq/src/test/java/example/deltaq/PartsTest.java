@@ -315,7 +315,7 @@ class PartsTest {
 
     @Test
     void wrongArgumentsAreNamed() {
-        Queue queue = new Client("http://localhost:1").queue("q");
+        Queue queue = new Client("http://localhost:1", new ClientOptions().retry(new RetryOptions().attempts(1))).queue("q");
         assertThrows(IllegalArgumentException.class, () -> new Worker(null, job -> {}));
         assertThrows(IllegalArgumentException.class, () -> new Worker(queue, null));
         assertThrows(IllegalArgumentException.class, () -> new WorkerOptions().concurrency(0));

@@ -60,6 +60,7 @@ import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.extension.ExtendWith;
@@ -315,6 +316,22 @@ class ContractTest {
         thread.interrupt();
         assertTrue(ended.await(10, TimeUnit.SECONDS));
         assertEquals(0, queue.status().leased());
+    }
+
+    @Test
+    void aWorkerWhoseKeysFailPauses(Queue queue) throws Exception {
+        queue.add(List.of(Map.of("key", "a"), Map.of("key", "b"), Map.of("key", "c")));
+        AtomicInteger begun = new AtomicInteger();
+        try (Worker worker = new Worker(queue, job -> {
+            begun.incrementAndGet();
+            throw new IllegalStateException("the target is away");
+        }, new WorkerOptions().breaker(2).wait(Duration.ofMillis(100)))) {
+            worker.start();
+            while (worker.stats().pauses() == 0) {
+                Thread.sleep(10);
+            }
+            assertEquals(2, begun.get());
+        }
     }
 
     @Test
