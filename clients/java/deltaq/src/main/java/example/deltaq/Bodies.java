@@ -22,6 +22,8 @@ final class Bodies {
     private static final int DRAINED_MAX = 64 << 10;
     /** The largest problem document: the results of 10,000 leases. */
     private static final int PROBLEM_MAX = 16 << 20;
+    /** The longest line of a stream. It has one object, and servers accept calls of 64 MiB if their settings say nothing else. */
+    private static final int LINE_MAX = 256 << 20;
 
     private Bodies() {}
 
@@ -30,7 +32,7 @@ final class Bodies {
         return head -> {
             server.hear();
             if (head.statusCode() < 300) {
-                return isStream ? new Lines(server) : new Whole(server, Integer.MAX_VALUE);
+                return isStream ? new Lines(server, LINE_MAX) : new Whole(server, Integer.MAX_VALUE);
             }
             boolean isProblem = head.headers().firstValue("content-type").orElse("").startsWith("application/problem+json");
             return new Whole(server, isProblem ? PROBLEM_MAX : DRAINED_MAX);
@@ -92,6 +94,7 @@ final class Bodies {
         private record End(Throwable failure) {}
 
         private final Servers.Server server;
+        private final int lineMax;
         private final BlockingQueue<Object> arrived = new LinkedBlockingQueue<>();
         private final ByteArrayOutputStream line = new ByteArrayOutputStream();
         private volatile Subscription subscription;
@@ -100,8 +103,9 @@ final class Bodies {
         private int at;
         private volatile long arrivedAt;
 
-        Lines(Servers.Server server) {
+        Lines(Servers.Server server, int lineMax) {
             this.server = server;
+            this.lineMax = lineMax;
         }
 
         @Override
@@ -156,7 +160,7 @@ final class Bodies {
          * The next line, or null at the end of the stream.
          *
          * @throws TimeoutException if nothing arrives for a time
-         * @throws IOException if the connection is lost
+         * @throws IOException if the connection is lost, or a line does not end
          */
         String next(Duration patience) throws IOException, TimeoutException, InterruptedException {
             while (true) {
@@ -168,6 +172,9 @@ final class Bodies {
                         line.reset();
                         return read;
                     }
+                }
+                if (line.size() + part.length - at > lineMax) {
+                    throw new IOException("a line of the stream is longer than " + lineMax + " bytes");
                 }
                 line.write(part, at, part.length - at);
                 part = new byte[0];

@@ -10,6 +10,8 @@ import java.util.Map;
 
 /** Writes objects of the application. */
 final class Encoding {
+    static final String NO_UTF8 = "a text has half of a pair of surrogates, which UTF-8 can't have";
+
     private final Json.Encoder encoder;
 
     Encoding(Json.Encoder encoder) {
@@ -18,6 +20,29 @@ final class Encoding {
 
     /** Writes an object as JSON. */
     String write(Object object) {
+        String text = text(object);
+        if (!isUtf8(text)) {
+            throw new EncodeException(NO_UTF8, null);
+        }
+        return text;
+    }
+
+    /** Whether UTF-8 has all letters of a text. It has no halves of pairs, for which Java would send question marks: another key. */
+    static boolean isUtf8(String text) {
+        for (int index = 0; index < text.length(); index++) {
+            char letter = text.charAt(index);
+            if (!Character.isSurrogate(letter)) {
+                continue;
+            }
+            if (index + 1 == text.length() || !Character.isSurrogatePair(letter, text.charAt(index + 1))) {
+                return false;
+            }
+            index++;
+        }
+        return true;
+    }
+
+    private String text(Object object) {
         if (object == null) {
             throw new EncodeException("there is no object, but null", null);
         }

@@ -97,7 +97,8 @@ final class Failures {
     static ConnectionException connection(String server, Throwable cause) {
         boolean isTls = cause instanceof SSLException && !isLostConnection(cause);
         String text = cause.getMessage() == null ? cause.getClass().getSimpleName() : cause.getMessage();
-        boolean isPlain = isTls && text.contains("Unsupported or unrecognized SSL message");
+        // The beginning of the text depends on the version of Java.
+        boolean isPlain = isTls && text.contains("ecognized SSL message");
         boolean isCertificate = isPlain || (isTls && (cause instanceof SSLHandshakeException || cause instanceof SSLPeerUnverifiedException));
         boolean isUnsent = cause instanceof ConnectException || cause instanceof HttpConnectTimeoutException || cause instanceof SSLHandshakeException
                 || isCertificate;

@@ -141,10 +141,10 @@ public final class Informer implements AutoCloseable, Synced {
     /**
      * Runs the informer in a thread of its own, which is a daemon: a program that does nothing else ends.
      *
-     * @return completes when the informer has ended, with an exception after a final error
+     * @return completes when the informer has ended, with an exception after a final error, which is also logged
      */
     public CompletableFuture<Void> start() {
-        return Threads.start(this::run);
+        return Threads.start(this::run, queue.transport.log, "an informer of the queue " + queue.name());
     }
 
     /** Ends the informer, and waits for its end, except in one of its handlers. The store keeps its objects. */
@@ -360,7 +360,8 @@ public final class Informer implements AutoCloseable, Synced {
                 registration.handler.onUpdate(change.old(), change.now());
             }
         } catch (Throwable e) {
-            String line = "deltaq: a handler of an informer has failed (queue " + queue.name() + ")";
+            String key = (change.now() == null ? change.old() : change.now()).key();
+            String line = "deltaq: a handler of an informer has failed: " + Outcome.text(e) + " (queue " + queue.name() + ", key " + key + ")";
             Failures.log(queue.transport.log, System.Logger.Level.ERROR, line, e);
         }
     }

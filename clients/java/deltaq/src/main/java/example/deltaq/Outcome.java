@@ -35,8 +35,13 @@ public abstract class Outcome extends RuntimeException {
         return chosen != null ? chosen.settle(leaseId) : Settle.nack(leaseId).withError(text(thrown));
     }
 
-    /** The outcome that an exception is, or that is one of its causes; null if there is none. */
-    static Outcome in(Throwable thrown) {
+    /**
+     * The outcome that an exception is, or that is one of its causes. A middleware of a worker can tell a failure that the handler has chosen from another one.
+     *
+     * @param thrown what a handler has thrown; null for a return
+     * @return the outcome; null if there is none
+     */
+    public static Outcome in(Throwable thrown) {
         Throwable next = thrown;
         for (int depth = 0; next != null && depth < 100; depth++) {
             if (next instanceof Outcome outcome) {

@@ -124,6 +124,9 @@ final class Request {
     }
 
     static String escape(String text) {
+        if (!Encoding.isUtf8(text)) {
+            throw new EncodeException(Encoding.NO_UTF8, null);
+        }
         StringBuilder escaped = new StringBuilder();
         for (byte letter : text.getBytes(StandardCharsets.UTF_8)) {
             boolean isPlain = (letter >= '0' && letter <= '9') || (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z')

@@ -128,9 +128,10 @@ final class Servers {
         if (text.isEmpty()) {
             throw new IllegalArgumentException("the URL of a server is empty; it is written like http://localhost:7070");
         }
-        // The URL may have a password, so the error does not show it.
-        IllegalArgumentException refused = new IllegalArgumentException(
-                "the URL of a server is written like http://localhost:7070, without a user; those of several nodes have commas between them");
+        // The URL may have a password or a token, and then the error does not show it.
+        boolean isSecret = text.matches("(?s).*[@?#].*");
+        IllegalArgumentException refused = new IllegalArgumentException("the URL of a server is written like http://localhost:7070, without a user; those of "
+                + "several nodes have commas between them" + (isSecret ? "" : "; this one is \"" + text + "\""));
         URI read;
         try {
             read = new URI(text.contains("://") ? text : "http://" + text);

@@ -21,14 +21,16 @@ final class Threads {
         }
     }
 
-    /** Runs a task in a daemon thread. The result completes when the task has ended, with what the task has thrown. */
-    static CompletableFuture<Void> start(Runnable task) {
+    /** Runs a task in a daemon thread. The result completes when the task has ended, with what the task has thrown, which is also logged. */
+    static CompletableFuture<Void> start(Runnable task, System.Logger log, String what) {
         CompletableFuture<Void> end = new CompletableFuture<>();
         daemon(() -> {
             try {
                 task.run();
                 end.complete(null);
             } catch (RuntimeException | Error e) {
+                // Many programs do not look at the result.
+                Failures.log(log, System.Logger.Level.ERROR, "deltaq: " + what + " has ended with an error: " + Outcome.text(e), e);
                 end.completeExceptionally(e);
             }
         }).start();

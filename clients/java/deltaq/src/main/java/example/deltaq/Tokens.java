@@ -13,18 +13,27 @@ final class Tokens {
     Tokens(ClientOptions options) {
         source = options.tokenSource;
         file = options.tokenFile;
-        text = options.token == null ? "" : options.token.strip();
+        text = options.token == null ? "" : fit("the token", options.token);
         int given = (source == null ? 0 : 1) + (file == null ? 0 : 1) + (options.token == null ? 0 : 1);
         if (given > 1) {
             throw new IllegalArgumentException("a client has only one of token, tokenFile and tokenSource");
         }
         if (file != null) {
             try {
-                text = Files.readString(file).strip();
+                text = fit("the token in " + file, Files.readString(file));
             } catch (IOException e) {
                 throw new IllegalArgumentException("the token: " + file + " can't be read", e);
             }
         }
+    }
+
+    /** A token without the white space around it. The error of one that no header can have does not show it. */
+    private static String fit(String name, String written) {
+        String token = written.strip();
+        if (token.chars().anyMatch(letter -> letter < ' ' || letter == 0x7f || letter > 0xff)) {
+            throw new IllegalArgumentException(name + " has a control character, such as a line break, or a letter beyond Latin-1");
+        }
+        return token;
     }
 
     String get() {
@@ -33,7 +42,7 @@ final class Tokens {
         }
         try {
             String token = source.token();
-            return token == null ? "" : token.strip();
+            return token == null ? "" : fit("what the source has returned", token);
         } catch (InterruptedException e) {
             throw Scope.interrupted(e);
         } catch (Exception e) {
@@ -45,10 +54,10 @@ final class Tokens {
     String replacing(String refused) {
         if (file != null) {
             try {
-                String read = Files.readString(file).strip();
+                String read = fit("the token in " + file, Files.readString(file));
                 text = read.isEmpty() ? text : read;
-            } catch (IOException e) {
-                // The file may be absent for a moment while it is replaced.
+            } catch (IOException | IllegalArgumentException e) {
+                // The file may be absent or incomplete for a moment while it is replaced.
             }
         }
         try {

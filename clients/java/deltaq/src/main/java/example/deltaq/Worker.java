@@ -125,10 +125,10 @@ public final class Worker implements AutoCloseable {
     /**
      * Runs the worker in a thread of its own, which is a daemon: a program that does nothing else ends.
      *
-     * @return completes when the worker has ended, with an exception after a final error
+     * @return completes when the worker has ended, with an exception after a final error, which is also logged
      */
     public CompletableFuture<Void> start() {
-        return Threads.start(this::run);
+        return Threads.start(this::run, queue.transport.log, "the worker " + name() + " of the queue " + queue.name());
     }
 
     /** Lets the worker end, and does not wait for it. */

@@ -5,13 +5,18 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
+import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletionException;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -173,7 +178,7 @@ class PartsTest {
 
     @Test
     void aStreamThatEndsBeforeItsBodyBeginsIsCancelled() {
-        Bodies.Lines lines = new Bodies.Lines(new Servers.Server("http://a"));
+        Bodies.Lines lines = new Bodies.Lines(new Servers.Server("http://a"), 10);
         lines.close();
         boolean[] isCancelled = {false};
         lines.onSubscribe(new java.util.concurrent.Flow.Subscription() {
@@ -188,6 +193,24 @@ class PartsTest {
             }
         });
         assertTrue(isCancelled[0]);
+    }
+
+    @Test
+    void aLineThatDoesNotEndIsALostConnection() throws Exception {
+        Bodies.Lines lines = new Bodies.Lines(new Servers.Server("http://a"), 10);
+        lines.onSubscribe(new java.util.concurrent.Flow.Subscription() {
+            @Override
+            public void request(long count) {}
+
+            @Override
+            public void cancel() {}
+        });
+        for (String part : List.of("{\"long", "er\"\n{}\n", "0123456", "789", "0")) {
+            lines.onNext(List.of(ByteBuffer.wrap(part.getBytes(StandardCharsets.UTF_8))));
+        }
+        assertEquals("{\"longer\"", lines.next(Duration.ofSeconds(1)));
+        assertEquals("{}", lines.next(Duration.ofSeconds(1)));
+        assertTrue(assertThrows(java.io.IOException.class, () -> lines.next(Duration.ofSeconds(1))).getMessage().contains("longer than 10 bytes"));
     }
 
     @Test
@@ -232,6 +255,8 @@ class PartsTest {
         if (wanted == null) {
             IllegalArgumentException refused = assertThrows(IllegalArgumentException.class, () -> new Servers(text));
             assertFalse(refused.getMessage().contains("secret"));
+            boolean mayBeShown = !text.isEmpty() && !text.matches(".*[@?#].*");
+            assertEquals(mayBeShown, refused.getMessage().endsWith("\"" + text + "\""), refused.getMessage());
         } else {
             assertEquals(wanted, Servers.read(text));
         }
@@ -270,8 +295,27 @@ class PartsTest {
     }
 
     @Test
+    void tasksHaveVirtualThreadsWhereThereAreSome() throws Exception {
+        boolean isVirtual = Threads.perTask().submit(() -> Thread.currentThread().toString().startsWith("VirtualThread")).get();
+        assertEquals(Runtime.version().feature() >= 21, isVirtual);
+    }
+
+    /** A lock of the language holds the carrier of a virtual thread while it waits for a reply. */
+    @Test
+    void noModuleHasLocksOfTheLanguage() throws Exception {
+        assumeTrue(Files.exists(Path.of("../deltaq-spring/src/main/java")));
+        for (String module : List.of("../deltaq", "../deltaq-test", "../deltaq-spring")) {
+            try (Stream<Path> files = Files.walk(Path.of(module, "src/main/java"))) {
+                for (Path file : files.filter(Files::isRegularFile).toList()) {
+                    assertFalse(Files.readString(file).matches("(?s).*\\bsynchronized *[\\w(].*"), file + " has synchronized");
+                }
+            }
+        }
+    }
+
+    @Test
     void wrongArgumentsAreNamed() {
-        Queue queue = new Client("http://localhost:1").queue("q");
+        Queue queue = new Client("http://localhost:1", new ClientOptions().retry(new RetryOptions().attempts(1))).queue("q");
         assertThrows(IllegalArgumentException.class, () -> new Worker(null, job -> {}));
         assertThrows(IllegalArgumentException.class, () -> new Worker(queue, null));
         assertThrows(IllegalArgumentException.class, () -> new WorkerOptions().concurrency(0));
@@ -283,6 +327,13 @@ class PartsTest {
         assertThrows(EncodeException.class, () -> queue.add(null));
         assertThrows(EncodeException.class, () -> queue.add("{}"));
         assertThrows(EncodeException.class, () -> queue.addKey(""));
+        for (String half : List.of("\ud83d", "a\ude00b", "\ude00\ud83d", "\ud83d\ud83d\ude00")) {
+            // UTF-8 would have a question mark for it, which is another key.
+            assertThrows(EncodeException.class, () -> queue.addKey(half));
+            assertThrows(EncodeException.class, () -> queue.latestObject(half));
+            assertThrows(EncodeException.class, () -> queue.add(Map.of("key", half)));
+            assertThrows(EncodeException.class, () -> queue.add(Json.of("{\"key\":\"" + half + "\"}")));
+        }
         EncodeException wrong = assertThrows(EncodeException.class, () -> queue.add(List.of(Map.of(), new Object())));
         assertTrue(wrong.getMessage().contains("object 1:"), wrong.getMessage());
     }

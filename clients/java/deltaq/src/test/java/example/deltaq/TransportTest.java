@@ -9,21 +9,34 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 import com.sun.net.httpserver.HttpExchange;
 import com.sun.net.httpserver.HttpServer;
 import java.io.IOException;
+import java.lang.ref.Reference;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
+import java.net.http.HttpClient;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.TreeMap;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executors;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Consumer;
+import java.util.stream.Collectors;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
@@ -103,6 +116,36 @@ class TransportTest {
         server.stop(0);
         try (Client client = client(once())) {
             assertFalse(assertThrows(ConnectionException.class, () -> client.queue("q").status()).isSent());
+        }
+    }
+
+    /** Answers the first bytes of each connection with a text, and closes it. */
+    private static ServerSocket server(String text) throws IOException {
+        return server(text, new AtomicInteger());
+    }
+
+    private static ServerSocket server(String text, AtomicInteger count) throws IOException {
+        ServerSocket socket = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
+        Threads.daemon(() -> {
+            while (true) {
+                try (Socket connection = socket.accept()) {
+                    connection.getInputStream().read(new byte[8192]);
+                    count.incrementAndGet();
+                    connection.getOutputStream().write(text.getBytes(StandardCharsets.UTF_8));
+                } catch (IOException e) {
+                    return;
+                }
+            }
+        }).start();
+        return socket;
+    }
+
+    @Test
+    void aServerWithoutTlsIsSaidAtOnce() throws IOException {
+        try (ServerSocket plain = server("HTTP/1.1 400 Bad Request\r\n\r\n"); Client client = new Client("https://127.0.0.1:" + plain.getLocalPort())) {
+            ConnectionException failure = assertThrows(ConnectionException.class, () -> client.queue("q").status());
+            assertTrue(failure.getMessage().contains("its URL begins with http"), failure.getMessage());
+            assertFalse(failure.isSent());
         }
     }
 
@@ -228,9 +271,16 @@ class TransportTest {
 
     @Test
     void aTokenIsNotShown() {
-        try (Client client = client(once().token("secret\nline"))) {
-            IllegalArgumentException refused = assertThrows(IllegalArgumentException.class, () -> client.queue("q").status());
-            assertFalse(refused.getMessage().contains("secret"), refused.getMessage());
+        IllegalArgumentException refused = assertThrows(IllegalArgumentException.class, () -> client(once().token("secret\nline")));
+        assertFalse(refused.getMessage().contains("secret"), refused.getMessage());
+        String[] page = {"<html>\nsecret"};
+        answer = exchange -> reply(exchange, 200, "application/json", STATUS);
+        try (Client client = client(once().tokenSource(() -> page[0]))) {
+            // A source may work again, so a worker asks it again.
+            TokenException failure = assertThrows(TokenException.class, () -> client.queue("q").status());
+            assertTrue(failure.getMessage().startsWith("the token: what the source has returned has a control character"), failure.getMessage());
+            page[0] = "token";
+            assertEquals(1, client.queue("q").status().ready());
         }
     }
 
@@ -254,6 +304,214 @@ class TransportTest {
         }))) {
             assertThrows(TokenException.class, () -> client.queue("q").status());
         }
+    }
+
+    @Test
+    void aTokenFileIsReadAgainAfterARefusal(@TempDir Path folder) throws IOException {
+        Path file = folder.resolve("token");
+        Files.writeString(file, "token-1\n");
+        answer = exchange -> {
+            boolean isNew = "Bearer token-2".equals(exchange.getRequestHeaders().getFirst("authorization"));
+            reply(exchange, isNew ? 200 : 401, isNew ? "application/json" : "application/problem+json",
+                    isNew ? STATUS : "{\"code\":\"unauthorized\",\"detail\":\"d\",\"retryable\":false}");
+        };
+        try (Client client = client(once().tokenFile(file))) {
+            assertThrows(ProblemException.class, () -> client.queue("q").status());
+            Files.writeString(file, "half a\ntoken");
+            assertThrows(ProblemException.class, () -> client.queue("q").status());
+            Files.delete(file);
+            assertThrows(ProblemException.class, () -> client.queue("q").status());
+            Files.writeString(file, " token-2\n");
+            assertEquals(1, client.queue("q").status().ready());
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"", "SSH-2.0-OpenSSH_9.2\r\n", "HTTP/1.1 200 OK\r\ncontent-ty", "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{\"ready\":1",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n10\r\n{\"ready\":1", "HTTP/1.1 200 OK\r\ncontent-length: -5\r\n\r\n{}"})
+    void anAnswerThatEndsInTheMiddleIsNoReply(String text) throws IOException {
+        try (ServerSocket broken = server(text); Client client = new Client("http://127.0.0.1:" + broken.getLocalPort(), once())) {
+            ConnectionException failure = assertThrows(ConnectionException.class, () -> client.queue("q").status());
+            assertTrue(failure.isSent() && failure.isRetryable(), failure.getMessage());
+        }
+    }
+
+    @Test
+    void aRefusalThatDoesNotEndIsReadForAWhile() {
+        answer = exchange -> {
+            exchange.sendResponseHeaders(500, 0);
+            byte[] part = new byte[1 << 16];
+            while (true) {
+                exchange.getResponseBody().write(part);
+            }
+        };
+        try (Client client = client(once())) {
+            assertEquals(500, assertThrows(ReplyException.class, () -> client.queue("q").status()).status());
+        }
+    }
+
+    @Test
+    void aLongPauseThatAServerAsksForEndsWithItsWorker() throws Exception {
+        CountDownLatch asked = new CountDownLatch(1);
+        answer = exchange -> {
+            exchange.getResponseHeaders().set("retry-after", "99999999999999999999");
+            reply(exchange, 503, "text/html", "");
+            asked.countDown();
+        };
+        try (Client client = new Client(url)) {
+            long began = System.nanoTime();
+            assertThrows(ReplyException.class, () -> client.queue("q").status());
+            Worker worker = new Worker(client.queue("q"), job -> {});
+            CompletableFuture<Void> end = worker.start();
+            asked.await();
+            worker.close();
+            end.get();
+            assertTrue(System.nanoTime() - began < 15_000_000_000L, "the worker does not wait for a day");
+        }
+    }
+
+    @Test
+    void errorsThatNoCallerGetsAreLogged() {
+        List<String> lines = Collections.synchronizedList(new ArrayList<>());
+        System.Logger logger = new System.Logger() {
+            @Override
+            public String getName() {
+                return "test";
+            }
+
+            @Override
+            public boolean isLoggable(Level level) {
+                return true;
+            }
+
+            @Override
+            public void log(Level level, java.util.ResourceBundle bundle, String text, Throwable thrown) {
+                lines.add(level + " " + text);
+            }
+
+            @Override
+            public void log(Level level, java.util.ResourceBundle bundle, String text, Object... parameters) {
+                lines.add(level + " " + text);
+            }
+        };
+        answer = exchange -> {
+            if (exchange.getRequestURI().getPath().equals("/v1/queues/rows/watch")) {
+                reply(exchange, 200, "application/x-ndjson", """
+                        {"type":"Added","key":"a","resource_version":1,"object":{}}
+                        {"type":"Bookmark","resource_version":1,"initial_events_end":true}
+                        """);
+                return;
+            }
+            reply(exchange, 401, "application/problem+json", "{\"code\":\"unauthorized\",\"detail\":\"who?\",\"retryable\":false}");
+        };
+        try (Client client = client(new ClientOptions().logger(logger))) {
+            assertThrows(ExecutionException.class, () -> new Worker(client.queue("q"), job -> {}, new WorkerOptions().name("w")).start().get());
+            assertThrows(ExecutionException.class, () -> new Informer(client.queue("q")).start().get());
+            String error = " has ended with an error: example.deltaq.ProblemException: 401 unauthorized: who?";
+            assertEquals(List.of("ERROR deltaq: the worker w of the queue q" + error, "ERROR deltaq: an informer of the queue q" + error), lines);
+            lines.clear();
+            try (Informer informer = new Informer(client.queue("rows"))) {
+                informer.addHandler(new InformerHandler() {
+                    @Override
+                    public void onAdd(QueueObject object, boolean isInInitialList) {
+                        throw new OutOfMemoryError("no space");
+                    }
+                });
+                informer.start();
+                assertTrue(Informer.waitForCacheSync(Duration.ofSeconds(20), informer));
+            }
+            assertEquals("ERROR deltaq: a handler of an informer has failed: java.lang.OutOfMemoryError: no space (queue rows, key a)", lines.get(0));
+        }
+    }
+
+    @Test
+    void callsHaveHttp11UnlessAnotherVersionIsAskedFor() {
+        List<String> upgrades = Collections.synchronizedList(new ArrayList<>());
+        answer = exchange -> {
+            upgrades.add(String.valueOf(exchange.getRequestHeaders().getFirst("upgrade")));
+            reply(exchange, 200, "application/json", STATUS);
+        };
+        for (ClientOptions options : List.of(once(), once().httpVersion(HttpClient.Version.HTTP_2))) {
+            try (Client client = client(options)) {
+                client.queue("q").status();
+            }
+        }
+        assertEquals(List.of("null", "h2c"), upgrades);
+    }
+
+    /** The numbers of the threads of HttpClients, of which each has one. */
+    private static Set<Long> selectors() {
+        return Thread.getAllStackTraces().keySet().stream().filter(thread -> thread.getName().matches("HttpClient-.*SelectorManager"))
+                .map(Thread::getId).collect(Collectors.toSet());
+    }
+
+    @Test
+    void aClientHasOneHttpClientThatEndsWithIt() throws Exception {
+        answer = exchange -> reply(exchange, 200, "application/json", STATUS);
+        Set<Long> before = selectors();
+        Client client = client(once());
+        Client hasty = client.withRetry(new RetryOptions().attempts(1));
+        client.queue("q").status();
+        hasty.queue("q").status();
+        Set<Long> own = selectors();
+        own.removeAll(before);
+        assertEquals(1, own.size());
+        hasty.close();
+        // Before Java 21, it ends when the collector of garbage finds that nothing refers to it.
+        while (selectors().containsAll(own)) {
+            System.gc();
+            Thread.sleep(50);
+        }
+        Reference.reachabilityFence(client);
+    }
+
+    /** Calls that may have been applied are repeated only if a repeat has the same effect. */
+    @Test
+    void onlyIdempotentCallsAreRepeatedWithoutAReply() throws IOException {
+        AtomicInteger count = new AtomicInteger();
+        Map<String, Consumer<Queue>> repeated = new TreeMap<>();
+        Map<String, Consumer<Queue>> once = new TreeMap<>();
+        Map<String, String> object = Map.of("key", "a");
+        PatchOptions match = new PatchOptions().ifMatch("\"1\"");
+        repeated.put("putSettings", queue -> queue.putSettings(QueueSettings.builder().build()));
+        repeated.put("patchSettings", queue -> queue.patchSettings(QueueSettings.builder().build()));
+        repeated.put("status", Queue::status);
+        repeated.put("pause", Queue::pause);
+        repeated.put("close", Queue::close);
+        repeated.put("add", queue -> queue.add(object));
+        repeated.put("delete", queue -> queue.deleteKey("a"));
+        repeated.put("rated with a number", queue -> queue.addKey("a", new ProduceOptions().rateLimited(true).source("s").sequence(1)));
+        repeated.put("deltas", queue -> queue.deltas(List.of(DeltaCall.deleted("a"))));
+        repeated.put("replace", queue -> queue.replace(List.of(object)));
+        repeated.put("forget", queue -> queue.forget("a"));
+        repeated.put("pop", Queue::pop);
+        repeated.put("ack", queue -> queue.ack("l"));
+        repeated.put("latest", queue -> queue.latest().toList());
+        once.put("deleteQueue", Queue::deleteQueue);
+        once.put("purge", Queue::purge);
+        once.put("promote", queue -> queue.promote(Selection.keys("a")));
+        once.put("redrive", queue -> queue.redrive(Selection.keys("a")));
+        once.put("discard", queue -> queue.discard(Selection.keys("a")));
+        once.put("resync", Queue::resync);
+        once.put("seed", queue -> queue.seed(List.of()));
+        once.put("rated", queue -> queue.addKey("a", new ProduceOptions().rateLimited(true)));
+        once.put("if absent", queue -> queue.add(object, new ProduceOptions().ifAbsent(true)));
+        once.put("expected version", queue -> queue.deltas(List.of(DeltaCall.deleted("a").withExpectedVersion(1))));
+        once.put("settings with a tag", queue -> queue.patchSettings(QueueSettings.builder().build(), match));
+        // Without any byte of a reply, the HttpClient would repeat a GET itself.
+        try (ServerSocket silent = server("HTTP/1.1 200 ", count)) {
+            ClientOptions twice = new ClientOptions().retry(new RetryOptions().attempts(2).first(Duration.ofMillis(1))).logger(System.getLogger("test"));
+            try (Client client = new Client("http://127.0.0.1:" + silent.getLocalPort(), twice)) {
+                repeated.forEach((name, call) -> assertEquals(2, attempts(count, client.queue("q"), call), name));
+                once.forEach((name, call) -> assertEquals(1, attempts(count, client.queue("q"), call), name));
+            }
+        }
+    }
+
+    private static int attempts(AtomicInteger count, Queue queue, Consumer<Queue> call) {
+        count.set(0);
+        assertThrows(ConnectionException.class, () -> call.accept(queue));
+        return count.get();
     }
 
     @Test

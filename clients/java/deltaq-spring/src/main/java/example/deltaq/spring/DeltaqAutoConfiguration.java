@@ -5,17 +5,20 @@ import example.deltaq.Client;
 import example.deltaq.ClientOptions;
 import example.deltaq.Handler;
 import example.deltaq.Invoke;
+import example.deltaq.Worker;
 import example.deltaq.micrometer.Metrics;
 import example.deltaq.otel.Tracing;
 import io.micrometer.core.instrument.MeterRegistry;
 import io.opentelemetry.api.OpenTelemetry;
 import java.util.List;
+import java.util.function.BiConsumer;
 import java.util.function.UnaryOperator;
 import org.springframework.beans.factory.ObjectProvider;
 import org.springframework.beans.factory.config.ConfigurableListableBeanFactory;
 import org.springframework.boot.autoconfigure.AutoConfiguration;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnClass;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnMissingBean;
+import org.springframework.boot.autoconfigure.condition.ConditionalOnMissingClass;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnProperty;
 import org.springframework.boot.context.properties.EnableConfigurationProperties;
 import org.springframework.context.annotation.Bean;
@@ -28,8 +31,10 @@ import org.springframework.context.annotation.Configuration;
     "org.springframework.boot.actuate.autoconfigure.opentelemetry.OpenTelemetryAutoConfiguration"})
 @EnableConfigurationProperties(DeltaqProperties.class)
 public class DeltaqAutoConfiguration {
-    /** Middleware of calls and handlers, of one library. */
-    record Telemetry(UnaryOperator<Invoke> calls, UnaryOperator<Handler> handlers) {}
+    /** Middleware of calls and handlers, and what is measured of a worker of a queue, of one library. */
+    record Telemetry(UnaryOperator<Invoke> calls, UnaryOperator<Handler> handlers, BiConsumer<Worker, String> bind) {
+        static final Telemetry NONE = new Telemetry(next -> next, next -> next, (worker, queue) -> {});
+    }
 
     /** For Spring. */
     DeltaqAutoConfiguration() {}
@@ -61,13 +66,12 @@ public class DeltaqAutoConfiguration {
     @ConditionalOnProperty(name = "deltaq.listeners", matchIfMissing = true)
     DeltaqListeners deltaqListeners(ConfigurableListableBeanFactory beans, Client client, DeltaqProperties properties, List<Telemetry> telemetry,
             ObjectProvider<DeltaqWorkerCustomizer> customizers) {
-        List<UnaryOperator<Handler>> middleware = telemetry.stream().map(Telemetry::handlers).toList();
-        return new DeltaqListeners(beans, client, properties.grace(), middleware, customizers.orderedStream().toList());
+        return new DeltaqListeners(beans, client, properties.grace(), telemetry, customizers.orderedStream().toList());
     }
 
     @Bean
     Telemetry deltaqNoTelemetry() {
-        return new Telemetry(next -> next, next -> next);
+        return Telemetry.NONE;
     }
 
     /** Is used only if the application has Micrometer. */
@@ -77,8 +81,8 @@ public class DeltaqAutoConfiguration {
         @Bean
         Telemetry deltaqMetrics(ObjectProvider<MeterRegistry> registry) {
             MeterRegistry found = registry.getIfUnique();
-            return found == null ? new Telemetry(next -> next, next -> next)
-                    : new Telemetry(Metrics.measureCalls(found), Metrics.measureHandler(found));
+            return found == null ? Telemetry.NONE : new Telemetry(Metrics.measureCalls(found), Metrics.measureHandler(found),
+                    (worker, queue) -> Metrics.bind(worker, queue, found));
         }
     }
 
@@ -89,8 +93,32 @@ public class DeltaqAutoConfiguration {
         @Bean
         Telemetry deltaqTraces(ObjectProvider<OpenTelemetry> telemetry) {
             OpenTelemetry found = telemetry.getIfUnique();
-            return found == null ? new Telemetry(next -> next, next -> next)
-                    : new Telemetry(Tracing.traceCalls(found), Tracing.traceHandler(found));
+            return found == null ? Telemetry.NONE : new Telemetry(Tracing.traceCalls(found), Tracing.traceHandler(found), Telemetry.NONE.bind());
+        }
+    }
+
+    /** Is used only with the actuator of Spring Boot 3: a worker that has ended with an error makes the application unhealthy. */
+    @Configuration(proxyBeanMethods = false)
+    @ConditionalOnClass(name = "org.springframework.boot.actuate.health.HealthIndicator")
+    @ConditionalOnProperty(name = {"deltaq.listeners", "management.health.deltaq.enabled"}, matchIfMissing = true)
+    static class Health3 {
+        @Bean
+        org.springframework.boot.actuate.health.HealthIndicator deltaqHealthIndicator(DeltaqListeners listeners) {
+            return () -> (listeners.failures().isEmpty() ? org.springframework.boot.actuate.health.Health.up()
+                    : org.springframework.boot.actuate.health.Health.down()).withDetails(listeners.failures()).build();
+        }
+    }
+
+    /** The same with Spring Boot 4, which has these classes in another package. */
+    @Configuration(proxyBeanMethods = false)
+    @ConditionalOnClass(name = "org.springframework.boot.health.contributor.HealthIndicator")
+    @ConditionalOnMissingClass("org.springframework.boot.actuate.health.HealthIndicator")
+    @ConditionalOnProperty(name = {"deltaq.listeners", "management.health.deltaq.enabled"}, matchIfMissing = true)
+    static class Health4 {
+        @Bean
+        org.springframework.boot.health.contributor.HealthIndicator deltaqHealthIndicator(DeltaqListeners listeners) {
+            return () -> (listeners.failures().isEmpty() ? org.springframework.boot.health.contributor.Health.up()
+                    : org.springframework.boot.health.contributor.Health.down()).withDetails(listeners.failures()).build();
         }
     }
 }

@@ -16,9 +16,9 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CompletionStage;
+import java.util.concurrent.ConcurrentSkipListMap;
 import java.util.concurrent.Flow;
 import java.util.concurrent.Future;
-import java.util.function.UnaryOperator;
 import java.util.stream.Stream;
 import org.apache.commons.logging.Log;
 import org.apache.commons.logging.LogFactory;
@@ -42,17 +42,22 @@ public class DeltaqListeners implements SmartLifecycle {
     private final ConfigurableListableBeanFactory beans;
     private final Client client;
     private final Duration grace;
-    private final List<UnaryOperator<Handler>> middleware;
+    private final List<DeltaqAutoConfiguration.Telemetry> telemetry;
     private final List<DeltaqWorkerCustomizer> customizers;
-    private final List<Worker> workers = new ArrayList<>();
+    private final List<Listening> workers = new ArrayList<>();
+    /** The errors of workers that have ended, by their listeners. */
+    private final Map<String, String> failures = new ConcurrentSkipListMap<>();
     private volatile boolean isRunning;
 
-    DeltaqListeners(ConfigurableListableBeanFactory beans, Client client, Duration grace, List<UnaryOperator<Handler>> middleware,
-            List<DeltaqWorkerCustomizer> customizers) {
+    /** A worker, and the method that it calls. */
+    private record Listening(String name, Worker worker) {}
+
+    DeltaqListeners(ConfigurableListableBeanFactory beans, Client client, Duration grace,
+            List<DeltaqAutoConfiguration.Telemetry> telemetry, List<DeltaqWorkerCustomizer> customizers) {
         this.beans = beans;
         this.client = client;
         this.grace = grace;
-        this.middleware = middleware;
+        this.telemetry = telemetry;
         this.customizers = customizers;
     }
 
@@ -69,9 +74,11 @@ public class DeltaqListeners implements SmartLifecycle {
                 methods.forEach((method, listener) -> workers.add(worker(bean, method, listener)));
             }
         }
-        for (Worker worker : workers) {
+        failures.clear();
+        for (Listening each : workers) {
+            LOG.info("a worker begins: " + each.name());
             // The application runs as long as its workers: it may have no other thread that keeps it running.
-            Thread thread = new Thread(() -> run(worker), "deltaq-" + worker.name());
+            Thread thread = new Thread(() -> run(each), "deltaq-" + each.worker().name());
             thread.setDaemon(false);
             thread.start();
         }
@@ -87,30 +94,38 @@ public class DeltaqListeners implements SmartLifecycle {
         return AutoProxyUtils.determineTargetClass(beans, beans.containsBeanDefinition(target) ? target : name);
     }
 
-    private static void run(Worker worker) {
+    private void run(Listening listening) {
         try {
-            worker.run();
+            listening.worker().run();
         } catch (RuntimeException | Error e) {
-            LOG.error("the worker " + worker.name() + " has ended", e);
+            failures.put(listening.name(), String.valueOf(e.getMessage()));
+            LOG.error("a worker has ended with an error: " + listening.name(), e);
         }
+    }
+
+    /** The errors of the workers that have ended with one, by the names of their listeners. */
+    Map<String, String> failures() {
+        return Map.copyOf(failures);
     }
 
     private String text(String written) {
         return beans.resolveEmbeddedValue(written);
     }
 
-    private Worker worker(Object bean, Method method, DeltaqListener listener) {
+    private Listening worker(Object bean, Method method, DeltaqListener listener) {
         try {
             check(method, listener.deleted());
             String queue = text(listener.queue());
-            return new Worker(client.queue(queue), handler(bean, method, listener.deleted()), options(queue, listener));
+            Worker worker = new Worker(client.queue(queue), handler(bean, method, listener.deleted()), options(queue, listener));
+            telemetry.forEach(each -> each.bind().accept(worker, queue));
+            return new Listening(method.getDeclaringClass().getSimpleName() + "." + method.getName() + " (queue " + queue + ")", worker);
         } catch (IllegalArgumentException e) {
             throw new IllegalStateException("the listener " + method + ": " + e.getMessage(), e);
         }
     }
 
     private WorkerOptions options(String queue, DeltaqListener listener) {
-        WorkerOptions options = new WorkerOptions().concurrency(Integer.parseInt(text(listener.concurrency()))).grace(grace);
+        WorkerOptions options = new WorkerOptions().concurrency(number("concurrency", listener.concurrency())).grace(grace);
         if (!text(listener.group()).isEmpty()) {
             options.group(text(listener.group()));
         }
@@ -118,19 +133,31 @@ public class DeltaqListeners implements SmartLifecycle {
             options.leaseDuration(Durations.parse(text(listener.leaseDuration())));
         }
         if (!text(listener.breaker()).isEmpty()) {
-            options.breaker(Integer.parseInt(text(listener.breaker())));
+            options.breaker(number("breaker", listener.breaker()));
         }
-        middleware.forEach(options::middleware);
+        telemetry.forEach(each -> options.middleware(each.handlers()));
         customizers.forEach(customizer -> customizer.customize(queue, options));
         return options;
+    }
+
+    private int number(String name, String written) {
+        try {
+            return Integer.parseInt(text(written));
+        } catch (NumberFormatException e) {
+            throw new IllegalArgumentException(name + " = \"" + text(written) + "\" is no number", e);
+        }
     }
 
     /** Refuses a method that can't be a listener. */
     private static void check(Method method, boolean takesDeletions) {
         List<Class<?>> objects = Stream.<Class<?>>of(method.getParameterTypes()).filter(type -> type != Job.class).toList();
         int jobs = method.getParameterCount() - objects.size();
-        if (jobs > 1 || objects.size() > 1 || objects.stream().anyMatch(NO_OBJECTS::contains)) {
+        if (jobs > 1 || objects.size() > 1) {
             throw new IllegalArgumentException("its parameters must be a Job, an object of one type, both or none");
+        }
+        if (objects.stream().anyMatch(NO_OBJECTS::contains)) {
+            throw new IllegalArgumentException("no object is decoded into a " + objects.get(0).getSimpleName()
+                    + ": take a record or another class, a Json for the text, or a Job, which has the key and the changes");
         }
         if (jobs == 0 && !objects.isEmpty() && takesDeletions) {
             throw new IllegalArgumentException("it can't tell a deleted key, whose last object it would get, from another one: add the parameter Job, "
@@ -186,8 +213,8 @@ public class DeltaqListeners implements SmartLifecycle {
     /** Ends the workers together, and waits for their running handlers. */
     @Override
     public void stop() {
-        workers.forEach(Worker::stop);
-        workers.forEach(Worker::close);
+        workers.forEach(each -> each.worker().stop());
+        workers.forEach(each -> each.worker().close());
         workers.clear();
         isRunning = false;
     }

@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import com.fasterxml.jackson.databind.DeserializationFeature;
 import com.fasterxml.jackson.databind.ObjectMapper;
@@ -14,12 +15,15 @@ import example.deltaq.Job;
 import example.deltaq.Json;
 import example.deltaq.Queue;
 import example.deltaq.QueueObject;
+import example.deltaq.QueueSettings;
 import example.deltaq.QueueStatus;
 import example.deltaq.Reject;
 import example.deltaq.test.DeltaqExtension;
 import example.deltaq.test.DeltaqServer;
 import io.micrometer.core.instrument.MeterRegistry;
 import io.micrometer.core.instrument.simple.SimpleMeterRegistry;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -33,6 +37,8 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Future;
 import java.util.concurrent.SubmissionPublisher;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Predicate;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.extension.ExtendWith;
@@ -222,6 +228,11 @@ class ListenersTest {
         }
     }
 
+    static class Refused {
+        @DeltaqListener(queue = "${refused.queue}")
+        void listen(Job job) {}
+    }
+
     static class Endless {
         final CountDownLatch begun = new CountDownLatch(1);
 
@@ -277,15 +288,18 @@ class ListenersTest {
             MeterRegistry registry = context.getBean(MeterRegistry.class);
             assertTrue(registry.get("deltaq.jobs").tags("queue", queue.name(), "outcome", "reject").timer().count() >= 1);
             assertTrue(registry.get("deltaq.calls").tags("call", "status").timer().count() >= 1);
+            assertEquals(2, registry.get("deltaq.worker.leases").tags("outcome", "ack").functionCounters().size(), "both workers are measured");
         });
         assertEquals(List.of(), queue.workers().toList(), "the workers have ended");
     }
 
     @Test
     void theLibrariesOfTelemetryAreOptional(DeltaqServer server, Queue queue) {
-        runner(server, queue).withClassLoader(new FilteredClassLoader("io.micrometer", "io.opentelemetry")).run(context -> {
+        runner(server, queue).withClassLoader(new FilteredClassLoader("io.micrometer", "io.opentelemetry",
+                "org.springframework.boot.actuate", "org.springframework.boot.health")).run(context -> {
             assertNull(context.getStartupFailure());
             context.getBean(Client.class).ready();
+            assertFalse(context.containsBean("deltaqHealthIndicator"));
             assertTrue(context.getBean(DeltaqListeners.class).isRunning());
         });
     }
@@ -298,9 +312,9 @@ class ListenersTest {
 
     @Test
     void aMethodThatCannotBeAListenerIsAnErrorAtTheStart(DeltaqServer server, Queue queue) {
-        Map<Class<?>, String> wrong = Map.of(Wrong.TwoObjects.class, "must be a Job", Wrong.NoObject.class, "must be a Job",
+        Map<Class<?>, String> wrong = Map.of(Wrong.TwoObjects.class, "must be a Job", Wrong.NoObject.class, "into a String",
                 Wrong.Deletions.class, "isDeleted()", Wrong.Later.class, "CompletableFuture", Wrong.Reactive.class, "CompletableFuture",
-                Wrong.Number.class, "many");
+                Wrong.Number.class, "concurrency = \"many\"");
         wrong.forEach((type, text) -> runner(server, queue).withBean(type).run(context -> {
             Throwable failure = context.getStartupFailure();
             while (!(failure instanceof IllegalStateException)) {
@@ -308,6 +322,42 @@ class ListenersTest {
             }
             assertTrue(failure.getMessage().contains(text) && failure.getMessage().contains("listen"), failure.getMessage());
         }));
+    }
+
+    /** The status of the health indicator of Spring Boot 3 or 4, and its details. */
+    private static String health(Object indicator) {
+        if (indicator instanceof org.springframework.boot.actuate.health.HealthIndicator three) {
+            return three.health().getStatus().getCode() + " " + three.health().getDetails();
+        }
+        var health = ((org.springframework.boot.health.contributor.HealthIndicator) indicator).health();
+        return health.getStatus().getCode() + " " + health.getDetails();
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"org.springframework.boot.actuate", "org.springframework.boot.health"})
+    void aWorkerThatHasEndedWithAnErrorIsUnhealthy(String absent, DeltaqServer server, Queue queue) {
+        ApplicationContextRunner runner = runner(server, queue).withClassLoader(new FilteredClassLoader(absent)).withBean(Refused.class)
+                .withBean(DeltaqWorkerCustomizer.class, () -> (name, options) -> options.name("worker of " + name));
+        runner.withPropertyValues("refused.queue=" + queue.name()).run(context -> {
+            assertEquals("UP {}", health(context.getBean("deltaqHealthIndicator")));
+            queue.putSettings(QueueSettings.builder().build());
+            queue.close();
+            // A worker of a queue that is closed ends as it should.
+            Predicate<Thread> isWorker = thread -> thread.getName().equals("deltaq-worker of " + queue.name());
+            while (Thread.getAllStackTraces().keySet().stream().anyMatch(isWorker)) {
+                Thread.sleep(10);
+            }
+            assertEquals("UP {}", health(context.getBean("deltaqHealthIndicator")));
+        });
+        runner.withPropertyValues("refused.queue=No Name").run(context -> {
+            while (health(context.getBean("deltaqHealthIndicator")).startsWith("UP")) {
+                Thread.sleep(10);
+            }
+            String health = health(context.getBean("deltaqHealthIndicator"));
+            assertTrue(health.startsWith("DOWN {Refused.listen (queue No Name)=400 invalid-parameter: "), health);
+        });
+        runner.withPropertyValues("refused.queue=a", "management.health.deltaq.enabled=false")
+                .run(context -> assertFalse(context.containsBean("deltaqHealthIndicator")));
     }
 
     private static void await(Queue queue) throws InterruptedException {
@@ -370,6 +420,19 @@ class ListenersTest {
             assertEquals(2, context.getBean(OwnJson.class).calls.get());
             assertEquals(1, context.getBean(MeterRegistry.class).get("deltaq.calls").tags("call", "add").timer().count());
         });
+    }
+
+    @Test
+    void theStarterIsSmall() throws Exception {
+        Path sources = Path.of("src/main/java");
+        assumeTrue(Files.exists(sources));
+        long lines = 0;
+        try (Stream<Path> files = Files.walk(sources)) {
+            for (Path file : files.filter(Files::isRegularFile).toList()) {
+                lines += Files.readAllLines(file).size();
+            }
+        }
+        assertTrue(lines < 500, lines + " lines");
     }
 
     @Test

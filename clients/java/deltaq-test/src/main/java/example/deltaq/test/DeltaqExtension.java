@@ -2,6 +2,7 @@ package example.deltaq.test;
 
 import example.deltaq.Client;
 import example.deltaq.Queue;
+import java.util.concurrent.locks.ReentrantLock;
 import org.junit.jupiter.api.extension.AfterAllCallback;
 import org.junit.jupiter.api.extension.AfterEachCallback;
 import org.junit.jupiter.api.extension.BeforeAllCallback;
@@ -27,6 +28,7 @@ import org.junit.jupiter.api.extension.ParameterResolver;
  */
 public final class DeltaqExtension implements BeforeAllCallback, AfterAllCallback, AfterEachCallback, ParameterResolver {
     private final DeltaqServer.Options options;
+    private final ReentrantLock lock = new ReentrantLock();
     private volatile DeltaqServer server;
     private volatile Client client;
     private int classes;
@@ -69,22 +71,32 @@ public final class DeltaqExtension implements BeforeAllCallback, AfterAllCallbac
 
     /** Starts the server. Nested classes have that of the outer class. */
     @Override
-    public synchronized void beforeAll(ExtensionContext context) {
-        if (classes++ == 0) {
-            server = DeltaqServer.start(options);
-            client = server.client();
+    public void beforeAll(ExtensionContext context) {
+        lock.lock();
+        try {
+            if (classes++ == 0) {
+                server = DeltaqServer.start(options);
+                client = server.client();
+            }
+        } finally {
+            lock.unlock();
         }
     }
 
     /** Stops the server. */
     @Override
-    public synchronized void afterAll(ExtensionContext context) {
-        // If the server has not started, there is nothing to stop.
-        if (--classes == 0 && server != null) {
-            client.close();
-            DeltaqServer ended = server;
-            server = null;
-            ended.close();
+    public void afterAll(ExtensionContext context) {
+        lock.lock();
+        try {
+            // If the server has not started, there is nothing to stop.
+            if (--classes == 0 && server != null) {
+                client.close();
+                DeltaqServer ended = server;
+                server = null;
+                ended.close();
+            }
+        } finally {
+            lock.unlock();
         }
     }
 

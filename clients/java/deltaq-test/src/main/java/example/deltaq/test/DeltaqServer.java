@@ -130,7 +130,7 @@ public final class DeltaqServer implements AutoCloseable {
         reader.setDaemon(true);
         reader.start();
         try {
-            guard = guard(process.pid());
+            guard = guard(process.pid(), folder);
             url = "http://" + address(ready, options.ready);
         } catch (IOException | InterruptedException | RuntimeException e) {
             kill();
@@ -186,13 +186,13 @@ public final class DeltaqServer implements AutoCloseable {
         }
     }
 
-    /** Ends the server when this process ends without having ended it, such as by SIGKILL. */
-    private static Process guard(long pid) throws IOException {
+    /** Ends the server, and removes its folder, when this process ends without having ended it, such as by SIGKILL. */
+    private static Process guard(long pid, Path folder) throws IOException {
         if (File.separatorChar != '/') {
             return null;
         }
-        String script = "read -r _; kill -s KILL $(pgrep -P \"$0\") \"$0\" 2> /dev/null";
-        return new ProcessBuilder("sh", "-c", script, Long.toString(pid)).redirectOutput(ProcessBuilder.Redirect.DISCARD)
+        String script = "read -r _; kill -s KILL $(pgrep -P \"$0\") \"$0\" 2> /dev/null; rm -r \"$1\"";
+        return new ProcessBuilder("sh", "-c", script, Long.toString(pid), folder.toString()).redirectOutput(ProcessBuilder.Redirect.DISCARD)
                 .redirectError(ProcessBuilder.Redirect.DISCARD).start();
     }
 

@@ -60,6 +60,7 @@ import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.extension.ExtendWith;
@@ -266,13 +267,20 @@ class ContractTest {
     void anAsynchronousHandlerIsAwaited(Queue queue) throws Exception {
         queue.add(List.of(Map.of("key", "good"), Map.of("key", "bad"), Map.of("key", "none")));
         queue.close();
+        CompletableFuture<Void> work = new CompletableFuture<>();
         Worker worker = new Worker(queue, Handler.async(job -> switch (job.key()) {
-            case "good" -> CompletableFuture.runAsync(() -> {}, CompletableFuture.delayedExecutor(50, TimeUnit.MILLISECONDS));
+            case "good" -> work;
             case "bad" -> CompletableFuture.failedFuture(new Reject("bad"));
             default -> null;
         }), new WorkerOptions().concurrency(3));
         CompletableFuture<Void> end = worker.start();
-        while (queue.status().parked() + queue.status().known() < 2 || queue.status().leased() > 0) {
+        // The other keys end first. The last one is leased until its future completes.
+        while (queue.status().parked() < 1 || queue.item("none").failures() < 1) {
+            Thread.sleep(10);
+        }
+        assertEquals("leased", queue.item("good").state());
+        work.complete(null);
+        while (queue.status().known() < 1 || queue.status().leased() > 0) {
             Thread.sleep(10);
         }
         assertTrue(queue.item("none").lastError().contains("null instead of a CompletableFuture"));
@@ -315,6 +323,22 @@ class ContractTest {
         thread.interrupt();
         assertTrue(ended.await(10, TimeUnit.SECONDS));
         assertEquals(0, queue.status().leased());
+    }
+
+    @Test
+    void aWorkerWhoseKeysFailPauses(Queue queue) throws Exception {
+        queue.add(List.of(Map.of("key", "a"), Map.of("key", "b"), Map.of("key", "c")));
+        AtomicInteger begun = new AtomicInteger();
+        try (Worker worker = new Worker(queue, job -> {
+            begun.incrementAndGet();
+            throw new IllegalStateException("the target is away");
+        }, new WorkerOptions().breaker(2).wait(Duration.ofMillis(100)))) {
+            worker.start();
+            while (worker.stats().pauses() == 0) {
+                Thread.sleep(10);
+            }
+            assertEquals(2, begun.get());
+        }
     }
 
     @Test

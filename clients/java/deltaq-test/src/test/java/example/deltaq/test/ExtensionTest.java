@@ -10,11 +10,13 @@ import example.deltaq.ClientOptions;
 import example.deltaq.ConnectionException;
 import example.deltaq.Queue;
 import example.deltaq.RetryOptions;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Map;
 import org.junit.jupiter.api.Nested;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -67,6 +69,37 @@ class ExtensionTest {
         DeltaqExtension extension = new DeltaqExtension(new DeltaqServer.Options().binary("/nowhere/deltaq"));
         assertThrows(RuntimeException.class, () -> extension.beforeAll(null));
         extension.afterAll(null);
+    }
+
+    /** Starts a server, and ends without having ended it. */
+    static final class Forgetful {
+        public static void main(String[] arguments) {
+            System.out.println(DeltaqServer.start().url());
+            Runtime.getRuntime().halt(1);
+        }
+    }
+
+    @Test
+    @Timeout(60)
+    void aServerEndsWithAProcessThatHasNotEndedIt(@TempDir Path folder) throws Exception {
+        String classPath = System.getProperty("surefire.test.class.path", System.getProperty("java.class.path"));
+        Process forgetful = new ProcessBuilder(Path.of(System.getProperty("java.home"), "bin", "java").toString(), "-Djava.io.tmpdir=" + folder, "-cp",
+                classPath, Forgetful.class.getName()).redirectError(ProcessBuilder.Redirect.INHERIT).start();
+        String url = new String(forgetful.getInputStream().readAllBytes(), StandardCharsets.UTF_8).strip();
+        try (Client client = new Client(url, new ClientOptions().retry(new RetryOptions().attempts(1)))) {
+            while (isAlive(client) || folder.toFile().list().length > 0) {
+                Thread.sleep(10);
+            }
+        }
+    }
+
+    private static boolean isAlive(Client client) {
+        try {
+            client.alive();
+            return true;
+        } catch (ConnectionException e) {
+            return false;
+        }
     }
 
     @Test

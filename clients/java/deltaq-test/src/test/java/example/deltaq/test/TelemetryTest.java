@@ -28,6 +28,7 @@ import io.opentelemetry.sdk.trace.export.SimpleSpanProcessor;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.extension.ExtendWith;
@@ -59,13 +60,22 @@ class TelemetryTest {
                 queue.status();
                 queue.add(Map.of("key", "b"));
             }
-            queue.close();
-            new Worker(queue, job -> {
+            queue.add(List.of(Map.of("key", "c"), Map.of("key", "d")));
+            Worker worker = new Worker(queue, job -> {
                 assertEquals(job.key().equals("a") ? 2 : 1, job.deltas().size());
-                if (job.key().equals("b")) {
-                    throw new IllegalStateException(new Reject("no"));
+                switch (job.key()) {
+                    case "b" -> throw new IllegalStateException(new Reject("no"));
+                    case "c" -> throw new IllegalStateException("later", new Nack("away").delay(Duration.ofHours(1)));
+                    case "d" -> throw new java.io.IOException("away");
+                    default -> {}
                 }
-            }, new WorkerOptions().name("w").middleware(Tracing.traceHandler(telemetry))).run();
+            }, new WorkerOptions().name("w").middleware(Tracing.traceHandler(telemetry)));
+            CompletableFuture<Void> end = worker.start();
+            while (spans.getFinishedSpanItems().stream().filter(each -> each.getKind() == SpanKind.CONSUMER).count() < 4) {
+                Thread.sleep(10);
+            }
+            worker.close();
+            end.get();
             SpanData add = span("add " + queue.name());
             assertEquals(SpanKind.PRODUCER, add.getKind());
             assertEquals("send", text(add, "messaging.operation.type"));
@@ -79,6 +89,10 @@ class TelemetryTest {
             assertEquals("reject", text(handlers.get(1), "error.type"));
             assertEquals(StatusCode.ERROR, handlers.get(1).getStatus().getStatusCode());
             assertEquals(outer.getSpanContext().getTraceId(), handlers.get(1).getLinks().get(0).getSpanContext().getTraceId());
+            // A nack is a failure, also if the handler has chosen it. Its type is that of the choice, also if it is a cause.
+            assertEquals("nack", text(handlers.get(2), "error.type"));
+            assertEquals(StatusCode.ERROR, handlers.get(2).getStatus().getStatusCode());
+            assertEquals("java.io.IOException", text(handlers.get(3), "error.type"));
             assertThrows(ProblemException.class, () -> queue.add(Map.of("none", 1)));
             assertTrue(spans.getFinishedSpanItems().stream().anyMatch(each -> "no-key".equals(text(each, "error.type"))));
         }

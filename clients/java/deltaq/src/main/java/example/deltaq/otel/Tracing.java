@@ -6,6 +6,7 @@ import example.deltaq.Handler;
 import example.deltaq.Invoke;
 import example.deltaq.Job;
 import example.deltaq.Nack;
+import example.deltaq.Outcome;
 import example.deltaq.ProblemException;
 import example.deltaq.SettleAs;
 import io.opentelemetry.api.OpenTelemetry;
@@ -168,8 +169,8 @@ public final class Tracing {
             String outcome = job.outcome(thrown);
             span.setAttribute("deltaq.outcome", outcome);
             if (outcome.equals(SettleAs.NACK) || outcome.equals(SettleAs.REJECT)) {
-                // A Reject may also be a cause of the exception.
-                fail(span, outcome.equals(SettleAs.REJECT) ? outcome : kind(thrown), thrown);
+                // A Reject or a Nack may also be a cause of the exception.
+                fail(span, Outcome.in(thrown) instanceof Nack || outcome.equals(SettleAs.REJECT) ? outcome : kind(thrown), thrown);
             }
         }
         span.end();
@@ -181,11 +182,8 @@ public final class Tracing {
         span.recordException(thrown);
     }
 
-    /** The code of a problem, the outcome of a handler, or the type of another error. */
+    /** The code of a problem, or the type of another error. */
     private static String kind(Throwable thrown) {
-        if (thrown instanceof ProblemException problem) {
-            return problem.code();
-        }
-        return thrown instanceof Nack ? SettleAs.NACK : thrown.getClass().getName();
+        return thrown instanceof ProblemException problem ? problem.code() : thrown.getClass().getName();
     }
 }
