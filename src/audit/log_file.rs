@@ -5,6 +5,9 @@ use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Wri
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::io::Errno;
+
 /// Maximum number of bytes that are read of the end of a file. A line has about 350 bytes.
 const END_MAX: u64 = 64 << 20;
 
@@ -45,9 +48,18 @@ impl LogFile {
     }
 }
 
-/// Opens the file for whole lines: what a crash has left of a line gets an end.
+/// Opens the file for whole lines: what a crash has left of a line gets an end. A named pipe that nobody reads is an error, because
+/// its opening would wait for a reader.
 fn open(path: &Path) -> io::Result<File> {
-    let mut file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
+    let mut options = OpenOptions::new();
+    options.create(true).append(true).mode(0o600).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    let mut file = options.open(path).map_err(|error| match error.raw_os_error() {
+        Some(code) if code == Errno::NXIO.raw_os_error() => {
+            io::Error::other("it is a named pipe, and no process reads it")
+        }
+        _ => error,
+    })?;
+    fcntl_setfl(&file, OFlags::APPEND)?;
     if is_cut(path).unwrap_or_default() {
         let _best_effort = file.write_all(b"\n");
     }

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+
 use super::*;
 use crate::telemetry::json_format;
 
@@ -172,6 +174,16 @@ async fn failed_writes_are_reported_once_a_second() {
     let sum: u64 = lines.filter_map(|line| line["lines"].as_u64()).sum();
     assert_eq!(sum, 2_000);
     assert!(text.contains("can be written again"), "{text}");
+}
+
+#[test]
+fn a_pipe_that_nobody_reads_is_refused_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pipe");
+    mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let settings = config::Audit { file: Some(path), ..config::Settings::default().audit };
+    let refused = Audit::open(&settings).unwrap_err();
+    assert!(refused.source.to_string().contains("no process reads it"), "{refused:?}");
 }
 
 #[tokio::test]

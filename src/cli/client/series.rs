@@ -129,15 +129,11 @@ fn drawn(series: &SeriesDocument, columns: usize) -> Vec<Vec<Cell>> {
 
 /// The times at which some columns begin, each above its column.
 fn times(points: &[SeriesPoint], columns: usize) -> String {
-    let mut line = String::new();
-    for (column, first) in chunks(points, columns).filter_map(<[SeriesPoint]>::first).enumerate() {
-        if column % TIME_COLUMNS == 0 {
-            let time = first.at.to_string();
-            line += &format!("{:TIME_COLUMNS$}", time.get(11..16).unwrap_or_default());
-        }
-    }
-    line.truncate(line.trim_end().len());
-    line
+    let first = chunks(points, columns).filter_map(<[SeriesPoint]>::first).step_by(TIME_COLUMNS);
+    let time = |point: &SeriesPoint| {
+        format!("{:TIME_COLUMNS$}", point.at.to_string().get(11..16).unwrap_or_default())
+    };
+    first.map(time).collect::<String>().trim_end().to_owned()
 }
 
 /// The estimate as a sentence.

@@ -1,6 +1,6 @@
 //! Checks of followers before anything changes: the server refuses them too, but a queue at a time, when other queues have changed.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use deltaq_types::name::Name;
 
@@ -15,11 +15,12 @@ pub(super) async fn check_followers(session: &Session, plans: &[QueuePlan]) -> R
     let by_name: HashMap<&str, &QueuePlan> = plans.iter().map(|plan| (plan.name.as_str(), plan)).collect();
     let begins =
         |plan: &&QueuePlan| plan.action() != Action::Keep && plan.will_follow() != plan.follows_now();
-    let mut elsewhere: BTreeSet<(&str, &Name)> = BTreeSet::new();
+    // A follower of each queue that the file does not name.
+    let mut elsewhere: BTreeMap<&str, &Name> = BTreeMap::new();
     for plan in plans.iter().filter(begins) {
         let Some(followed) = plan.will_follow() else { continue };
         match by_name.get(followed) {
-            None => drop(elsewhere.insert((followed, &plan.name))),
+            None => drop(elsewhere.insert(followed, &plan.name)),
             Some(of) => match &of.planned {
                 None => return Err(refused(&plan.name, followed, "is deleted")),
                 Some(planned) if !can_be_followed(planned) => {
@@ -43,14 +44,12 @@ pub(super) async fn check_followers(session: &Session, plans: &[QueuePlan]) -> R
     Ok(())
 }
 
-fn refused(follower: &Name, followed: &str, why: &str) -> Failure {
-    Failure::Other(format!(
-        "queue {follower} can't follow queue {followed}, which {why}; nothing was changed"
-    ))
+fn refused(name: &Name, followed: &str, why: &str) -> Failure {
+    Failure::Other(format!("queue {name} can't follow queue {followed}, which {why}; nothing was changed"))
 }
 
-fn without_objects(follower: &Name, followed: &str) -> Failure {
-    refused(follower, followed, "keeps no objects (mode keys, or known_objects false)")
+fn without_objects(name: &Name, followed: &str) -> Failure {
+    refused(name, followed, "keeps no objects (mode keys, or known_objects false)")
 }
 
 /// Refuses queues that would follow themselves.

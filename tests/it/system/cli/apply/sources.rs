@@ -23,9 +23,9 @@ fn a_file_sets_the_thresholds_of_sources() {
     };
     let text = "queues:\n  prices:\n    sources: {erp: {stale_after: 15m}, 72044e0: {stale_after: 90s}}\n";
     let plan: Value = serde_json::from_str(&apply(text, &["--dry-run", "-o", "json"]).stdout).expect("JSON");
-    let changes = plan["queues"][0]["changes"].as_array().expect("changes");
+    let planned = plan["queues"][0]["changes"].as_array().expect("changes");
     let change = json!({"setting": "sources.erp.stale_after", "before": null, "after": "15m"});
-    assert!(changes.contains(&change), "{plan}");
+    assert!(planned.contains(&change), "{plan}");
     let created = apply(text, &[]).ok();
     assert!(
         created.contains("+ prices\n") && created.contains("    sources.erp.stale_after: null -> \"15m\"\n"),
