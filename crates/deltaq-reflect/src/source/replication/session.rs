@@ -29,9 +29,15 @@ pub(super) struct Session {
     timeout: DurationText,
 }
 
+/// The classes of errors that a repeated statement has again: what the server can't do, values, constraints, names and types, and defects.
+const PERMANENT: [&str; 5] = ["0A", "22", "23", "42", "XX"];
+
 /// An error of a statement.
 pub(super) fn refused(error: sqlx::Error) -> Error {
-    failed("the database refuses a step of the replication", error)
+    let code = error.as_database_error().and_then(|error| error.code());
+    let is_permanent = code.is_some_and(|code| PERMANENT.iter().any(|class| code.starts_with(class)));
+    let error = failed("the database refuses a step of the replication", error);
+    if is_permanent { error.permanent() } else { error }
 }
 
 impl Session {
@@ -60,11 +66,20 @@ impl Session {
 
     /// The rows of a query with parameters that are texts.
     pub(super) async fn rows(&mut self, query: &str, parameters: &[&str]) -> Result<Vec<PgRow>, Error> {
+        within(self.timeout, self.rows_without_limit(query, parameters)).await?
+    }
+
+    /// The same for a query that may take long.
+    pub(super) async fn rows_without_limit(
+        &mut self,
+        query: &str,
+        parameters: &[&str],
+    ) -> Result<Vec<PgRow>, Error> {
         let mut bound = sqlx::query(AssertSqlSafe(query.to_owned())).persistent(false);
         for parameter in parameters {
             bound = bound.bind(*parameter);
         }
-        within(self.timeout, bound.fetch_all(&mut self.connection)).await?.map_err(refused)
+        bound.fetch_all(&mut self.connection).await.map_err(refused)
     }
 
     /// The only row of a query.
