@@ -57,7 +57,12 @@ pub(crate) struct Replication {
     listed: Option<Position>,
     /// Where the stream continues.
     position: Option<Position>,
+    /// How often the stream has failed for good since it has read anything. A list that does not help is followed by one with a new slot.
+    stuck: u32,
 }
+
+/// How often a list may not help.
+const STUCK_MAX: u32 = 2;
 
 /// Where the stream continues after a copy.
 #[derive(Debug)]
@@ -109,9 +114,9 @@ impl Replication {
         super::sql::postgres_options(&of.database)?;
         let names = Names::new(source.queue.as_str(), name, of.slot.as_deref());
         let (url, table, timeout) = (of.database.clone(), of.table.clone(), source.timeout);
-        let (is_once, key) = (false, Vec::new());
+        let (is_once, key, stuck) = (false, Vec::new(), 0);
         let drop = names.command(source.queue.as_str(), name, &url, &table);
-        Ok(Self { url, table, names, drop, timeout, is_once, key, listed: None, position: None })
+        Ok(Self { url, table, names, drop, timeout, is_once, key, listed: None, position: None, stuck })
     }
 
     async fn open(&self) -> Result<Session, Error> {
@@ -160,7 +165,7 @@ impl Replication {
     }
 
     /// The table, and the position of the slot, which is made if it does not exist.
-    async fn prepared(&self, session: &mut Session, output: &Output) -> Result<(Table, Lsn), Error> {
+    async fn prepared(&mut self, session: &mut Session, output: &Output) -> Result<(Table, Lsn), Error> {
         let table = Table::find(session, &self.table).await?;
         table.check_key(&self.key)?;
         if self.is_once {
@@ -170,6 +175,11 @@ impl Replication {
             // Its publication would break its writers.
             slot::drop_own(session, &self.names).await?;
             return Err(why);
+        }
+        if self.stuck >= STUCK_MAX {
+            output.needs_list("the slot has something that can't be read, so a new one is made");
+            slot::drop_slot(session, &self.names).await?;
+            self.stuck = 0;
         }
         slot::set_up(session, &self.names, &table).await?;
         let status = Status::read(session, &self.names).await?;
@@ -228,7 +238,11 @@ impl Replication {
     pub(super) async fn stream(&mut self, output: &Output) -> Result<NextList, Error> {
         let (log, rows) = (self.open().await?, self.open().await?);
         let Some(position) = &mut self.position else { return Ok(NextList::Now) };
+        let before = position.read_to;
         let ended = Reading::new(log, rows, (&self.names, &self.drop), output, position).run().await;
+        if position.read_to > before {
+            self.stuck = 0;
+        }
         match ended {
             Ok(next) => {
                 self.position = None;
@@ -236,7 +250,11 @@ impl Replication {
             }
             Err(Ended::Stopped) => Ok(NextList::Now),
             Err(Ended::Broken(error)) if !error.is_permanent() => Err(error),
-            Err(Ended::Broken(error) | Ended::Lost(error)) => {
+            Err(Ended::Broken(error)) => {
+                (self.position, self.stuck) = (None, self.stuck + 1);
+                Err(error)
+            }
+            Err(Ended::Lost(error)) => {
                 self.position = None;
                 Err(error)
             }

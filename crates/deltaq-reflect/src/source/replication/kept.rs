@@ -122,8 +122,8 @@ mod tests {
         let kept = Kept::new(&place, &names, (point, &seen), "md5", (queue, 3));
         let text = serde_json::to_string(&kept).unwrap();
         assert_eq!(serde_json::from_str::<Kept>(&text).unwrap(), kept);
-        let (place, at, sees) = kept.fits(&status(), &names).unwrap();
-        assert_eq!((place.confirmed(), at, sees), (Lsn(100), point, seen));
+        let (place, at, copied) = kept.fits(&status(), &names).unwrap();
+        assert_eq!((place.confirmed(), at, copied), (Lsn(100), point, seen));
         // After a crash of the database, the slot may be at an earlier position. The stream leaves out what it repeats.
         let earlier = Status { confirmed: Some(Lsn(90)), ..status() };
         assert!(kept.fits(&earlier, &names).is_some());

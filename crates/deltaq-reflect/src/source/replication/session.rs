@@ -34,7 +34,7 @@ const PERMANENT: [&str; 5] = ["0A", "22", "23", "42", "XX"];
 
 /// An error of a statement.
 pub(super) fn refused(error: sqlx::Error) -> Error {
-    let code = error.as_database_error().and_then(|error| error.code());
+    let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
     let is_permanent = code.is_some_and(|code| PERMANENT.iter().any(|class| code.starts_with(class)));
     let error = failed("the database refuses a step of the replication", error);
     if is_permanent { error.permanent() } else { error }
@@ -43,7 +43,8 @@ pub(super) fn refused(error: sqlx::Error) -> Error {
 impl Session {
     pub(super) async fn open(url: &str, limit: DurationText) -> Result<Self, Error> {
         // The password file may have been replaced.
-        let options = postgres_options(url)?;
+        // A large transaction takes long, and its statement says nothing about it.
+        let options = postgres_options(url)?.disable_statement_logging();
         let connection = within(limit, options.connect()).await?;
         let connection = connection.map_err(|error| failed("can't connect to the database", error))?;
         Ok(Self { connection, timeout: limit })

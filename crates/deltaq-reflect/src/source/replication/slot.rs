@@ -204,13 +204,18 @@ pub(super) async fn publish(session: &mut Session, names: &Names, table: &Table)
     let Some(found) = found.first() else {
         let via_root = if table.is_partitioned { " WITH (publish_via_partition_root = true)" } else { "" };
         let (publication, rows, limit_ms) = (quoted(name), table.of_rows(), lock_ms(session));
-        session
+        let made = session
             .run(&format!(
                 "BEGIN; SET LOCAL lock_timeout = {limit_ms}; CREATE PUBLICATION {publication} FOR TABLE {rows}{via_root}; \
                  COMMENT ON PUBLICATION {publication} IS '{MADE}'; COMMIT"
             ))
-            .await?;
-        return Ok(true);
+            .await;
+        let what = || {
+            format!(
+                "can't make the publication {name}, which needs the owner of {rows}, who may create in the database; or its owner makes it, and --slot has its name"
+            )
+        };
+        return made.map(|()| true).map_err(|error| Error::because(what(), error));
     };
     let (is_of_all, is_via_root, has_all): (bool, bool, bool) =
         (get(found, 0)?, get(found, 1)?, get(found, 2)?);
@@ -250,7 +255,10 @@ async fn make_slot(
 ) -> Result<(), Error> {
     let status = Status::read(session, names).await?;
     if !status.is_ours {
-        return Err(Error::new(format!("the slot {} belongs to another program or database", names.slot)));
+        return Err(Error::new(format!(
+            "the slot {} belongs to another program or database: give another --slot",
+            names.slot
+        )));
     }
     if status.confirmed.is_some() {
         // A slot does not know a publication that is younger.

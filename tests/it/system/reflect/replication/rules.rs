@@ -5,6 +5,7 @@ use std::process::{Child, Stdio};
 
 use serde_json::json;
 
+use super::super::Reflecting;
 use super::{LISTED, Replica, times};
 use crate::harness::waiting::until;
 
@@ -135,6 +136,32 @@ fn a_publication_that_somebody_changes_is_noticed() {
         replica.until_values("v", &[("1", json!(value))]);
     }
     reflecting.stop();
+}
+
+#[test]
+fn a_role_that_owns_nothing_reads_a_publication_of_the_owner() {
+    let replica = Replica::new(
+        "t",
+        "CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 1); GRANT SELECT ON t TO public",
+    );
+    replica.cluster.sql("CREATE ROLE reader LOGIN REPLICATION");
+    let database = replica.cluster.url().replace("deltaq@", "reader@");
+    let mut reflecting = Reflecting::start(&replica.server, &replica.line(&database, &["--slot", "shop"]));
+    until("it is refused", || times(&reflecting, "can't make the publication shop") > 0);
+    replica.sql("CREATE PUBLICATION shop FOR TABLE t");
+    until("the first list is accepted", || reflecting.get("/readyz").0 == 200);
+    // The slot has a change from the time between two publications, which can't be read.
+    reflecting.process.freeze();
+    replica.sql("DROP PUBLICATION shop; UPDATE t SET v = 2");
+    replica.sql("CREATE PUBLICATION shop FOR TABLE t; UPDATE t SET v = 3");
+    reflecting.process.signal("CONT");
+    until("a new slot is made", || times(&reflecting, "so a new one is made") > 0);
+    until("it is in step", || reflecting.get("/readyz").0 == 200);
+    let lists = times(&reflecting, LISTED);
+    replica.sql("UPDATE t SET v = 4");
+    replica.until_values("v", &[("1", json!(4))]);
+    assert_eq!(times(&reflecting, LISTED), lists);
+    reflecting.process.kill();
 }
 
 #[test]
