@@ -57,12 +57,14 @@ pub(crate) struct Replication {
     listed: Option<Position>,
     /// Where the stream continues.
     position: Option<Position>,
-    /// How often the stream has failed for good since it has read anything. A list that does not help is followed by one with a new slot.
+    /// How often the stream has failed for good since it has read anything.
     stuck: u32,
 }
 
-/// How often a list may not help.
-const STUCK_MAX: u32 = 2;
+/// After so many failures for good, a list follows. The first may be one of a slot that is gone, which the next look says.
+const STUCK_LIST: u32 = 2;
+/// After so many, the list has not helped, and a new slot is made.
+const STUCK_SLOT: u32 = 3;
 
 /// Where the stream continues after a copy.
 #[derive(Debug)]
@@ -176,7 +178,7 @@ impl Replication {
             slot::drop_own(session, &self.names).await?;
             return Err(why);
         }
-        if self.stuck >= STUCK_MAX {
+        if self.stuck >= STUCK_SLOT {
             output.needs_list("the slot has something that can't be read, so a new one is made");
             slot::drop_slot(session, &self.names).await?;
             self.stuck = 0;
@@ -249,9 +251,11 @@ impl Replication {
                 Ok(next)
             }
             Err(Ended::Stopped) => Ok(NextList::Now),
-            Err(Ended::Broken(error)) if !error.is_permanent() => Err(error),
             Err(Ended::Broken(error)) => {
-                (self.position, self.stuck) = (None, self.stuck + 1);
+                self.stuck += u32::from(error.is_permanent());
+                if error.is_permanent() && self.stuck >= STUCK_LIST {
+                    self.position = None;
+                }
                 Err(error)
             }
             Err(Ended::Lost(error)) => {

@@ -89,7 +89,7 @@ fn an_older_state_of_the_database_leads_to_a_list() {
     run(Command::new("cp").arg("-a").arg(&data).arg(&copy));
     replica.cluster.restart();
     replica.sql("UPDATE t SET v = 2 WHERE id = 1; INSERT INTO t VALUES (3, 1)");
-    replica.sql("INSERT INTO noise SELECT md5(g::text) FROM generate_series(1, 50000) g");
+    replica.sql("INSERT INTO noise SELECT md5(g::text) FROM generate_series(1, 5000) g");
     replica.until_values("v", &[("1", json!(2)), ("2", json!(1)), ("3", json!(1))]);
     until("the queue has everything", || reflecting.metric("deltaq_reflect_lag_bytes", "") < 1.0);
     replica.cluster.end(Signal::KILL);
