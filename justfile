@@ -66,6 +66,7 @@ judges:
     just crash-nodes 120
     just crash-failovers 20
     just crash-steps
+    just replication 100000
     just lives
     just sources
     just kubernetes
@@ -115,6 +116,10 @@ crash-readers cycles="200":
 # Failures of three nodes on one PostgreSQL: kills, freezes, cuts from the database and between nodes, wrong clocks. 8 rounds take 80 seconds.
 crash-nodes rounds="200":
     CRASH_CYCLES={{rounds}} cargo test --locked -p deltaq --test it chaos::crash::faults_of_three_nodes -- --nocapture
+
+# Changes of a replicated table, which are sent once and in order over kills of the reflector, the queue and the database.
+replication changes="100000":
+    DELTAQ_REPLICATION_CHANGES={{changes}} cargo test --locked -p deltaq --test it replication::history::each -- --nocapture
 
 # Loss of the database's primary under load: Patroni makes the synchronous standby the primary. 4 rounds take 90 seconds.
 crash-failovers rounds="20":

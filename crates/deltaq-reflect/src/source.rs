@@ -67,6 +67,8 @@ enum Refusal {
     Broken,
     /// The server replied with a status other than a success.
     Status(StatusCode),
+    /// The system refuses the same step again whenever it is repeated.
+    Permanent,
 }
 
 impl Error {
@@ -86,6 +88,15 @@ impl Error {
     /// The same error, with the time that the source asks to wait.
     pub(super) fn retry_after(self, retry_after: Option<Duration>) -> Self {
         Self { retry_after, ..self }
+    }
+
+    /// The same error of a step that is refused again whenever it is repeated.
+    fn permanent(self) -> Self {
+        Self { refusal: Some(Refusal::Permanent), ..self }
+    }
+
+    fn is_permanent(&self) -> bool {
+        self.refusal == Some(Refusal::Permanent)
     }
 
     /// The status of an unsuccessful reply.
@@ -108,7 +119,7 @@ impl Error {
         match self.refusal {
             Some(Refusal::NoConnection) => true,
             Some(Refusal::Status(status)) => busy.contains(&status),
-            Some(Refusal::Broken | Refusal::Tls) | None => false,
+            Some(Refusal::Broken | Refusal::Tls | Refusal::Permanent) | None => false,
         }
     }
 
@@ -117,7 +128,7 @@ impl Error {
         match self.refusal {
             Some(Refusal::NoConnection | Refusal::Broken) => true,
             Some(Refusal::Status(status)) => self.retry_after.is_some() || http::may_pass(status),
-            Some(Refusal::Tls) | None => false,
+            Some(Refusal::Tls | Refusal::Permanent) | None => false,
         }
     }
 

@@ -33,9 +33,9 @@ use self::place::Place;
 use self::reading::{Ended, Reading};
 use self::session::{Session, get, refused, within};
 use self::slot::{Names, Status};
-use self::snapshot::Snapshot;
+use self::snapshot::Seen;
 use self::table::Table;
-use self::transactions::Transactions;
+use self::transactions::{Point, Transactions};
 use super::{Error, NextList, Output};
 use crate::health::Health;
 use crate::settings;
@@ -57,7 +57,14 @@ pub(crate) struct Replication {
     listed: Option<Position>,
     /// Where the stream continues.
     position: Option<Position>,
+    /// How often the stream has failed for good since it has read anything.
+    stuck: u32,
 }
+
+/// After so many failures for good, a list follows. The first may be one of a slot that is gone, which the next look says.
+const STUCK_LIST: u32 = 2;
+/// After so many, the list has not helped, and a new slot is made.
+const STUCK_SLOT: u32 = 3;
 
 /// Where the stream continues after a copy.
 #[derive(Debug)]
@@ -68,6 +75,8 @@ struct Position {
     transactions: Transactions,
     /// The transactions that the queue has stored and that some new snapshot may not see yet.
     unseen: Vec<u32>,
+    /// The point behind the last change that was sent. The stream goes on there if a look was cut off.
+    done: Point,
     /// Everything before this position was read and stored.
     read_to: Lsn,
     /// The same, and every new snapshot sees it: the slot may move to this position.
@@ -75,12 +84,17 @@ struct Position {
 }
 
 impl Position {
-    /// The position of the place, after a copy that has seen this.
-    fn new(table: Table, shape: String, place: Place, snapshot: Snapshot) -> Self {
+    /// The position at a point, after a copy that has seen this.
+    fn new((table, shape): (Table, String), place: Place, done: Point, seen: Seen) -> Self {
         let (id, confirmed) = (u32::try_from(table.id).unwrap_or_default(), place.confirmed());
-        let transactions = Transactions::new(id, table.columns.clone(), snapshot, confirmed);
+        let transactions = Transactions::new(id, table.columns.clone(), seen, done);
         let (unseen, read_to, safe) = (Vec::new(), confirmed, confirmed);
-        Self { table, shape, place, transactions, unseen, read_to, safe }
+        Self { table, shape, place, transactions, unseen, done, read_to, safe }
+    }
+
+    /// Why the stream can't continue; `None` if it can.
+    fn misfit(&self, status: &Status) -> Option<String> {
+        self.place.misfit(status, self.read_to.max(self.done.reached))
     }
 
     /// Finds out how far the slot may move. Returns whether that is everything that was read.
@@ -102,9 +116,9 @@ impl Replication {
         super::sql::postgres_options(&of.database)?;
         let names = Names::new(source.queue.as_str(), name, of.slot.as_deref());
         let (url, table, timeout) = (of.database.clone(), of.table.clone(), source.timeout);
-        let (is_once, key) = (false, Vec::new());
+        let (is_once, key, stuck) = (false, Vec::new(), 0);
         let drop = names.command(source.queue.as_str(), name, &url, &table);
-        Ok(Self { url, table, names, drop, timeout, is_once, key, listed: None, position: None })
+        Ok(Self { url, table, names, drop, timeout, is_once, key, listed: None, position: None, stuck })
     }
 
     async fn open(&self) -> Result<Session, Error> {
@@ -153,7 +167,7 @@ impl Replication {
     }
 
     /// The table, and the position of the slot, which is made if it does not exist.
-    async fn prepared(&self, session: &mut Session, output: &Output) -> Result<(Table, Lsn), Error> {
+    async fn prepared(&mut self, session: &mut Session, output: &Output) -> Result<(Table, Lsn), Error> {
         let table = Table::find(session, &self.table).await?;
         table.check_key(&self.key)?;
         if self.is_once {
@@ -161,8 +175,13 @@ impl Replication {
         }
         if let Some(why) = table.without_identity() {
             // Its publication would break its writers.
-            slot::drop_slot(session, &self.names).await?;
+            slot::drop_own(session, &self.names).await?;
             return Err(why);
+        }
+        if self.stuck >= STUCK_SLOT {
+            output.needs_list("the slot has something that can't be read, so a new one is made");
+            slot::drop_slot(session, &self.names).await?;
+            self.stuck = 0;
         }
         slot::set_up(session, &self.names, &table).await?;
         let status = Status::read(session, &self.names).await?;
@@ -192,34 +211,53 @@ impl Replication {
         // Otherwise, a TRUNCATE or a rewrite between the snapshot and the query would show an empty table.
         session.run(&format!("LOCK TABLE {} IN ACCESS SHARE MODE", table.of_rows())).await?;
         let status = Status::read(&mut session, &self.names).await?;
-        let table = Table::find(&mut session, &table.name).await?;
-        let shape = get(&session.plain_row(&table.shape(&self.names.publication)).await?, 0)?;
+        let table = self.catalogue(&mut session, &table.name).await?;
         {
-            let query = sqlx::query(AssertSqlSafe(rows::copy(&table))).persistent(false);
+            let query = sqlx::query(AssertSqlSafe(rows::copy(&table.0))).persistent(false);
             let mut found = query.fetch(&mut session.connection);
             while let Some(row) = within(self.timeout, found.try_next()).await?.map_err(refused)? {
                 output.send(Event::InitApply(rows::object(&row)?)).await?;
             }
         }
         session.commit().await?;
+        if !self.is_once {
+            let (place, done) = (Place::new(&status, confirmed), Point { reached: confirmed, changes: 0 });
+            let seen = Seen { snapshot: status.snapshot, before: slot::mark(&mut session).await? };
+            self.listed = Some(Position::new(table, place, done, seen));
+        }
         session.close().await;
-        let place = Place::new(&status, confirmed);
-        self.listed = Some(Position::new(table, shape, place, status.snapshot));
         output.send(Event::InitDone).await
+    }
+
+    /// The table and its shape. In a transaction of a session, whose settings let all names of types have their schemas.
+    async fn catalogue(&self, session: &mut Session, table: &str) -> Result<(Table, String), Error> {
+        let table = Table::find(session, table).await?;
+        let shape = get(&session.plain_row(&table.shape(&self.names.publication)).await?, 0)?;
+        Ok((table, shape))
     }
 
     /// Sends the changes, until a list is needed. The position stays if the stream is interrupted.
     pub(super) async fn stream(&mut self, output: &Output) -> Result<NextList, Error> {
         let (log, rows) = (self.open().await?, self.open().await?);
         let Some(position) = &mut self.position else { return Ok(NextList::Now) };
+        let before = position.read_to;
         let ended = Reading::new(log, rows, (&self.names, &self.drop), output, position).run().await;
+        if position.read_to > before {
+            self.stuck = 0;
+        }
         match ended {
             Ok(next) => {
                 self.position = None;
                 Ok(next)
             }
             Err(Ended::Stopped) => Ok(NextList::Now),
-            Err(Ended::Broken(error)) => Err(error),
+            Err(Ended::Broken(error)) => {
+                self.stuck += u32::from(error.is_permanent());
+                if error.is_permanent() && self.stuck >= STUCK_LIST {
+                    self.position = None;
+                }
+                Err(error)
+            }
             Err(Ended::Lost(error)) => {
                 self.position = None;
                 Err(error)
@@ -232,13 +270,13 @@ impl Replication {
         let mut session = self.open().await?;
         let Some(position) = &mut self.position else { return Ok(()) };
         let status = Status::read(&mut session, &self.names).await?;
-        if position.place.misfit(&status).is_some() || !position.settle(&status) {
+        if position.misfit(&status).is_some() || !position.settle(&status) {
             return Ok(());
         }
         position.place.confirm(position.safe);
         slot::confirm(&mut session, &self.names, position.safe).await?;
-        let snapshot = position.transactions.snapshot();
-        let kept = Kept::new(&position.place, &self.names, snapshot, &position.shape, (queue, relist_at_us));
+        let at = (position.done, position.transactions.seen());
+        let kept = Kept::new(&position.place, &self.names, at, &position.shape, (queue, relist_at_us));
         kept.write(&mut session, &self.names).await?;
         session.close().await;
         Ok(())
@@ -258,13 +296,14 @@ impl Replication {
             && matches!(slot::publish(&mut session, &self.names, &table).await, Ok(false));
         let status = Status::read(&mut session, &self.names).await?;
         let fitting = kept.fits(&status, &self.names).filter(|_| is_published);
-        let Some((place, snapshot)) = fitting else { return Ok(None) };
-        let shape = get(&session.plain_row(&table.shape(&self.names.publication)).await?, 0)?;
+        let Some((place, done, seen)) = fitting else { return Ok(None) };
+        session.begin().await?;
+        let table = self.catalogue(&mut session, &table.name).await?;
         session.close().await;
-        if shape != kept.shape {
+        if table.1 != kept.shape {
             return Ok(None);
         }
-        self.position = Some(Position::new(table, shape, place, snapshot));
+        self.position = Some(Position::new(table, place, done, seen));
         Ok(Some(kept.relist_at_us))
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! | rule | test |
 //! |---|---|
-//! | the publication has one named table whose identity was checked, and breaks no writer | `rules::a_publication_breaks_no_writer` |
+//! | the publication has one named table whose identity was checked, and breaks no writer | `rules::a_publication_breaks_no_writer`, `rules::partitions_have_rows_identities_and_a_log` |
+//! | a publication that somebody changes is refused | `rules::a_publication_that_somebody_changes_is_noticed` |
 //! | a key that deletions lack is refused; `FULL` allows any key | `rules::a_key_that_deletions_lack_is_refused` |
 //! | the slot waits for writers only so long; a set-up that fails drops what it has made | `rules::a_set_up_that_fails_leaves_nothing` |
 //! | the log names the slot, what it keeps back and the command that ends it, which works | `a_single_copy_makes_no_slot_and_a_slot_is_dropped_on_request` |
@@ -10,9 +11,10 @@
 //! | the slot is watched while the queue takes nothing | `rules::a_slot_is_watched_while_the_queue_takes_nothing` |
 //! | the slot stays behind what the queue has stored | `writers::the_slot_stays_behind_what_the_queue_has_not_stored` |
 //! | the slot of a quiet table moves in a busy database | `rules::an_idle_table_does_not_fill_the_disk` |
-//! | another server or timeline leads to a list with deletions | `restarts::a_promoted_standby_leads_to_a_list_with_deletions`, and a unit test of the place |
+//! | another server or timeline, or an older state, leads to a list with deletions | `restarts::a_promoted_standby_leads_to_a_list_with_deletions`, `place::an_older_state_of_the_database_leads_to_a_list`, and a unit test of the place |
 //! | a slot that is gone or was moved leads to one list, which says why | `place::a_slot_that_was_dropped_or_moved_leads_to_a_list_with_deletions` |
 //! | a restart of the database needs no list | `place::a_restart_of_the_database_needs_no_list` |
+//! | what a copy has seen is on the disk | `place::what_a_copy_has_seen_survives_a_crash_of_the_database` |
 //! | a clean restart of the reflector needs none, anything else does | `restarts` |
 //! | a slot follows a failover from version 17 on | a unit test of the statement |
 //! | a large value that has not changed: old row, transaction, queue, table | `shapes::large_values_that_did_not_change_are_kept` |
@@ -20,10 +22,14 @@
 //! | `TRUNCATE` is a list under the limits of deletions | `shapes::a_truncate_is_a_list_under_the_limit_of_deletions` |
 //! | partitions are one table; `ATTACH` and `DETACH` lead to a list | `shapes::partitions_are_one_table` |
 //! | a copy and the stream have the same text for each type | `shapes::a_copy_and_the_stream_have_the_same_text` |
-//! | other columns lead to a list | `shapes::other_columns_lead_to_a_list` |
+//! | other columns and rewrites lead to a list | `shapes::other_columns_lead_to_a_list` |
+//! | what the database can't convert leads to a list; a large value of the key is no other key | `shapes::a_large_key_stays_and_a_value_that_the_database_refuses_leads_to_a_list` |
 //! | a copy and the stream join without a gap or a repeat | `writers::a_copy_and_the_stream_join_without_a_gap_while_others_write`, `writers::what_a_copy_has_seen_is_not_repeated`, `place::a_commit_that_others_do_not_see_yet_is_in_no_gap` |
+//! | no change is lost or repeated by kills, or if a look is cut off | `history` |
+//! | a large transaction takes time, but no failure and little memory | `history` |
 //! | nothing is lost by kills of the reflector, the database and the queue | `writers::a_large_table_is_complete_after_kills_of_the_reflector_and_the_database`, `writers::a_queue_that_is_killed_has_everything_in_the_end` |
 
+mod history;
 mod place;
 mod restarts;
 mod rules;

@@ -9,15 +9,19 @@ use deltaq_client::Event;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::value::RawValue;
 
-use super::pgoutput::{Cell, Change, Old, Row};
+use super::pgoutput::{Cell, Change, Row};
 use super::rows::{completed, convert, missing, object, of_identity, patched};
 use super::session::Session;
 use super::table::{Identity, Table};
+use super::transactions::Point;
 use crate::json;
 use crate::source::{Error, Output};
 
-/// The states that are kept until the queue has stored what was sent.
+/// The states that are kept until the queue has stored what was sent, and their size in bytes. This also limits what waits for the queue.
 const SENT_MAX: usize = 10_000;
+const SENT_BYTES_MAX: usize = 32 << 20;
+/// How many changes are completed at a time, with objects of the queue.
+const PART: usize = 32;
 /// How many objects of the queue are read at the same time.
 const LOOKUPS_MAX: usize = 16;
 
@@ -30,6 +34,9 @@ pub(super) struct Changes<'c> {
     output: &'c Output,
     /// What was sent, and may not be in the queue yet.
     sent: States,
+    sent_bytes: usize,
+    /// The point behind the last change that was sent.
+    done: &'c mut Point,
 }
 
 /// A change whose rows are JSON.
@@ -40,28 +47,40 @@ enum Converted {
 }
 
 impl<'c> Changes<'c> {
-    pub(super) fn new(table: &'c Table, output: &'c Output) -> Self {
-        Self { table, output, sent: States::new() }
+    pub(super) fn new(table: &'c Table, output: &'c Output, done: &'c mut Point) -> Self {
+        Self { table, output, sent: States::new(), sent_bytes: 0, done }
     }
 
-    /// Sends the changes in their order. `session` converts them.
-    pub(super) async fn send(&mut self, session: &mut Session, changes: Vec<Change>) -> Result<(), Error> {
-        if self.sent.len() >= SENT_MAX {
-            self.output.settled().await;
-            self.sent.clear();
-        }
+    /// Sends changes in their order, each with the point behind it. `session` converts them.
+    pub(super) async fn send(
+        &mut self,
+        session: &mut Session,
+        changes: Vec<(Change, Point)>,
+    ) -> Result<(), Error> {
         if changes.is_empty() {
             return Ok(());
         }
-        let changes = self.converted(session, changes).await?;
-        let mut newest = self.newest(&changes).await?;
-        for change in changes {
-            match change {
-                Converted::Insert(new) => self.apply(new).await?,
-                Converted::Delete { old, is_whole } => self.delete(old, is_whole).await?,
-                Converted::Update { new, cells, old } => {
-                    self.update(session, new, &cells, old, &mut newest).await?;
+        let (changes, points): (Vec<_>, Vec<_>) = changes.into_iter().unzip();
+        let mut changes = self.converted(session, changes).await?.into_iter().zip(points);
+        loop {
+            let part: Vec<(Converted, Point)> = changes.by_ref().take(PART).collect();
+            if part.is_empty() {
+                break;
+            }
+            if self.sent.len() >= SENT_MAX || self.sent_bytes >= SENT_BYTES_MAX {
+                self.output.settled().await;
+                (self.sent, self.sent_bytes) = (States::new(), 0);
+            }
+            let mut newest = self.newest(&part).await?;
+            for (change, point) in part {
+                match change {
+                    Converted::Insert(new) => self.apply(new).await?,
+                    Converted::Delete { old, is_whole } => self.delete(old, is_whole).await?,
+                    Converted::Update { new, cells, old } => {
+                        self.update(session, new, &cells, old, &mut newest).await?;
+                    }
                 }
+                *self.done = point;
             }
         }
         // Only now, because the changes need not wait for it.
@@ -70,9 +89,9 @@ impl<'c> Changes<'c> {
 
     async fn converted(&self, session: &mut Session, changes: Vec<Change>) -> Result<Vec<Converted>, Error> {
         let complete = |change| match change {
-            Change::Update { old: Some(Old { row, is_whole: true }), new } => {
-                let new = completed(new, &row);
-                Change::Update { old: Some(Old { row, is_whole: true }), new }
+            Change::Update { old: Some(old), new } => {
+                let new = completed(new, &old);
+                Change::Update { old: Some(old), new }
             }
             change => change,
         };
@@ -112,9 +131,9 @@ impl<'c> Changes<'c> {
     }
 
     /// The newest objects of the queue for the updates whose earlier state is not known.
-    async fn newest(&self, changes: &[Converted]) -> Result<States, Error> {
+    async fn newest(&self, changes: &[(Converted, Point)]) -> Result<States, Error> {
         let mut keys = Vec::new();
-        for change in changes {
+        for (change, _) in changes {
             if let Converted::Update { new, old, .. } = change {
                 match old {
                     Some((_, true)) => {}
@@ -134,6 +153,7 @@ impl<'c> Changes<'c> {
     }
 
     async fn apply(&mut self, new: Box<RawValue>) -> Result<(), Error> {
+        self.sent_bytes += new.get().len();
         self.sent.insert(self.key(&new), Some(new.clone()));
         self.output.send(Event::Apply(new)).await
     }
@@ -163,6 +183,10 @@ impl<'c> Changes<'c> {
                 None => newest.remove(&key_before).flatten(),
             },
         };
+        let is_moved = key_before != key;
+        if is_moved && let Some((old, is_whole)) = old {
+            self.delete(old, is_whole).await?;
+        }
         let lacking = missing(self.table, cells);
         let new = if lacking.is_empty() {
             new
@@ -177,11 +201,7 @@ impl<'c> Changes<'c> {
                 },
             }
         };
-        if key_before != key {
-            if let Some((old, is_whole)) = old {
-                self.delete(old, is_whole).await?;
-            }
-        } else if before.is_some_and(|before| before.get() == new.get()) {
+        if !is_moved && before.is_some_and(|before| before.get() == new.get()) {
             return Ok(());
         }
         self.apply(new).await

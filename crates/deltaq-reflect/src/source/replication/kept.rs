@@ -10,7 +10,8 @@ use super::pgoutput::Lsn;
 use super::place::Place;
 use super::session::{Session, get};
 use super::slot::{MADE, Names, Status};
-use super::snapshot::Snapshot;
+use super::snapshot::{Seen, Snapshot};
+use super::transactions::Point;
 use crate::source::Error;
 use crate::source::sql::quoted;
 
@@ -31,9 +32,14 @@ pub(super) struct Kept {
     system: String,
     timeline: String,
     slot: String,
+    /// Where the slot stands.
     position: String,
-    /// What the last copy has seen.
+    /// The point that was reached: the end of a transaction, and how many changes of the next one precede it.
+    reached: String,
+    changes: u64,
+    /// What the last copy has seen: a snapshot, and a position behind it.
     snapshot: String,
+    seen_before: String,
     pub(super) shape: String,
     pub(super) queue: QueueState,
     /// When the next list is due, in microseconds since 1970.
@@ -44,7 +50,7 @@ impl Kept {
     pub(super) fn new(
         place: &Place,
         names: &Names,
-        snapshot: &Snapshot,
+        (point, seen): (Point, &Seen),
         shape: &str,
         (queue, relist_at_us): (QueueState, u64),
     ) -> Self {
@@ -54,7 +60,10 @@ impl Kept {
             timeline: timeline.to_owned(),
             slot: names.slot.clone(),
             position: place.confirmed().to_string(),
-            snapshot: snapshot.to_string(),
+            reached: point.reached.to_string(),
+            changes: point.changes,
+            snapshot: seen.snapshot.to_string(),
+            seen_before: seen.before.to_string(),
             shape: shape.to_owned(),
             queue,
             relist_at_us,
@@ -85,14 +94,16 @@ impl Kept {
             .await
     }
 
-    /// The place and what the last copy has seen, if the server and the slot are those of the place.
-    pub(super) fn fits(&self, status: &Status, names: &Names) -> Option<(Place, Snapshot)> {
-        let position = Lsn::parse(&self.position)?;
+    /// The place, the point that was reached and what the last copy has seen, if the server and the slot are those of the place.
+    pub(super) fn fits(&self, status: &Status, names: &Names) -> Option<(Place, Point, Seen)> {
+        let (position, reached) = (Lsn::parse(&self.position)?, Lsn::parse(&self.reached)?);
         let place = Place::of(self.system.clone(), self.timeline.clone(), position);
-        if place.misfit(status).is_some() || self.slot != names.slot {
+        if place.misfit(status, position.max(reached)).is_some() || self.slot != names.slot {
             return None;
         }
-        Some((place, Snapshot::parse(&self.snapshot)?))
+        let snapshot = Snapshot::parse(&self.snapshot)?;
+        let seen = Seen { snapshot, before: Lsn::parse(&self.seen_before)? };
+        Some((place, Point { reached, changes: self.changes }, seen))
     }
 }
 
@@ -106,12 +117,13 @@ mod tests {
         let names = Names::new("q", "s", Some("mine"));
         let queue = QueueState { incarnation: "1".to_owned(), sequence: 2 };
         let place = Place::new(&status(), Lsn(100));
-        let snapshot = Snapshot::parse("10:13:11").unwrap();
-        let kept = Kept::new(&place, &names, &snapshot, "md5", (queue, 3));
+        let seen = Seen { snapshot: Snapshot::parse("10:13:11").unwrap(), before: Lsn(70) };
+        let point = Point { reached: Lsn(120), changes: 3 };
+        let kept = Kept::new(&place, &names, (point, &seen), "md5", (queue, 3));
         let text = serde_json::to_string(&kept).unwrap();
         assert_eq!(serde_json::from_str::<Kept>(&text).unwrap(), kept);
-        let (place, seen) = kept.fits(&status(), &names).unwrap();
-        assert_eq!((place.confirmed(), seen), (Lsn(100), snapshot));
+        let (place, at, copied) = kept.fits(&status(), &names).unwrap();
+        assert_eq!((place.confirmed(), at, copied), (Lsn(100), point, seen));
         // After a crash of the database, the slot may be at an earlier position. The stream leaves out what it repeats.
         let earlier = Status { confirmed: Some(Lsn(90)), ..status() };
         assert!(kept.fits(&earlier, &names).is_some());
@@ -121,6 +133,7 @@ mod tests {
             Status { is_lost: true, ..status() },
             Status { confirmed: None, ..status() },
             Status { confirmed: Some(Lsn(101)), ..status() },
+            Status { end: Lsn(119), ..status() },
         ] {
             assert_eq!(kept.fits(&other, &names), None, "{other:?}");
         }

@@ -51,6 +51,20 @@ pub(super) enum Change {
     Truncate,
 }
 
+impl Change {
+    /// The size of its values, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let of_cell = |cell: &Cell| if let Cell::Text(text) = cell { text.len() } else { 0 };
+        let of_row = |row: &Row| row.iter().map(of_cell).sum::<usize>();
+        match self {
+            Self::Insert(new) => of_row(new),
+            Self::Update { old, new } => of_row(new) + old.as_ref().map_or(0, |old| of_row(&old.row)),
+            Self::Delete(old) => of_row(&old.row),
+            Self::Truncate => 0,
+        }
+    }
+}
+
 /// A column of a relation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Column {
@@ -254,6 +268,7 @@ mod tests {
             change("55 00004001 4e 0003 74 00000001 37 6e 75"),
             Change::Update { old: None, new: new.clone() }
         );
+        assert_eq!(Change::Insert(vec![text("abc"), Cell::Null, text("de")]).bytes(), 5);
         let old = Old { row: vec![text("6"), Cell::Null], is_whole: false };
         let update = change("55 00004001 4b 0002 74 00000001 36 6e 4e 0003 74 00000001 37 6e 75");
         assert_eq!(update, Change::Update { old: Some(old.clone()), new });

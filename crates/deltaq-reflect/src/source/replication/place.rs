@@ -36,8 +36,8 @@ impl Place {
         self.confirmed = self.confirmed.max(position);
     }
 
-    /// Why the stream can't continue at this place; `None` if it can.
-    pub(super) fn misfit(&self, status: &Status) -> Option<String> {
+    /// Why the stream can't continue at this place, after everything before a position was read; `None` if it can.
+    pub(super) fn misfit(&self, status: &Status, read_to: Lsn) -> Option<String> {
         if status.system != self.system {
             return Some("the server is another one than that of the last list".to_owned());
         }
@@ -52,6 +52,12 @@ impl Place {
                 "the server has removed a part of the log that the slot needs (max_slot_wal_keep_size)"
                     .to_owned(),
             );
+        }
+        if status.end < read_to {
+            let end = status.end;
+            return Some(format!(
+                "the log of the server ends at {end} and was read up to {read_to}, so an older state of the server was restored"
+            ));
         }
         let Some(confirmed) = status.confirmed else { return Some("the slot is gone".to_owned()) };
         if confirmed > self.confirmed {
@@ -80,14 +86,17 @@ pub(super) mod tests {
             limit: 2,
             is_lost: false,
             is_ours: true,
+            is_active: false,
         }
     }
 
     #[test]
     fn a_place_fits_only_its_own_server_timeline_and_slot() {
         let mut place = Place::new(&status(), Lsn(100));
-        assert_eq!(place.misfit(&status()), None);
-        let why = |status: &Status| place.misfit(status).unwrap();
+        let misfit = |place: &Place, status: &Status| place.misfit(status, Lsn(400));
+        assert_eq!(misfit(&place, &status()), None);
+        let why = |status: &Status| misfit(&place, status).unwrap();
+        assert!(why(&Status { end: Lsn(399), ..status() }).contains("an older state"));
         assert!(why(&Status { system: "8".to_owned(), ..status() }).contains("another one"));
         assert!(why(&Status { timeline: "00000002".to_owned(), ..status() }).contains("timeline"));
         assert!(why(&Status { is_lost: true, ..status() }).contains("max_slot_wal_keep_size"));
@@ -95,7 +104,7 @@ pub(super) mod tests {
         let ahead = Status { confirmed: Some(Lsn(200)), ..status() };
         assert!(why(&ahead).contains("0/C8"));
         place.confirm(Lsn(200));
-        assert_eq!(place.misfit(&ahead), None);
+        assert_eq!(misfit(&place, &ahead), None);
         assert_eq!(place.confirmed(), Lsn(200));
     }
 }

@@ -1,5 +1,6 @@
 //! Reads the log of changes: looks for new ones, sends them, and moves the slot once the queue has stored them.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
@@ -7,10 +8,10 @@ use tokio::time::{Instant, sleep};
 
 use super::Position;
 use super::changes::Changes;
-use super::pgoutput::decode;
+use super::pgoutput::{Lsn, decode};
 use super::session::{Session, get, refused, within};
 use super::slot::{self, Names, Status};
-use super::transactions::{Reason, Step};
+use super::transactions::{Point, Reason, Step};
 use crate::source::{Error, NextList, Output};
 
 /// The pause after changes, and its maximum while there are none. Only the end of the log is read after it, which costs the database some
@@ -29,8 +30,9 @@ const CONFIRM_IDLE_EVERY: Duration = Duration::from_secs(10);
 const ROWS_MAX: usize = 1_000;
 /// If a look returns this many rows, the slot is moved, so that the next one does not return them again.
 const ROWS_CONFIRM: usize = 500;
-/// How many changes are converted at once.
+/// How many changes are converted at once, and their size in bytes, unless a single one has more.
 const CHUNK: usize = 500;
+const CHUNK_BYTES: usize = 4 << 20;
 const PEEK: &str = "SELECT data FROM pg_logical_slot_peek_binary_changes($1, NULL, $2::text::int4, 'proto_version', '1', 'publication_names', $3)";
 
 /// Why the stream has ended.
@@ -83,7 +85,7 @@ impl<'r> Reading<'r> {
         position: &'r mut Position,
     ) -> Self {
         let (names, drop) = of;
-        position.transactions.return_to(position.transactions.reached());
+        position.transactions.return_to(position.done);
         let (confirmed_at, rows_max, is_due) = (Instant::now(), ROWS_MAX, false);
         Self { log, rows, names, drop, output, position, confirmed_at, rows_max, is_due }
     }
@@ -93,19 +95,14 @@ impl<'r> Reading<'r> {
         let mut pause = PAUSE_MAX;
         loop {
             let status = Status::read(&mut self.log, self.names).await?;
-            if let Some(why) = self.position.place.misfit(&status) {
+            if let Some(why) = self.position.misfit(&status) {
                 return Err(Ended::Lost(Error::new(format!("a whole list is needed: {why}"))));
             }
             self.confirm(&status).await?;
             self.tell(&status);
             let mut decoding = Duration::ZERO;
             if status.end > self.position.read_to {
-                let mark = self.position.transactions.reached();
-                let look = self.look().await;
-                if look.is_err() {
-                    self.position.transactions.return_to(mark);
-                }
-                let look = look?;
+                let look = self.look().await?;
                 if let Some(reason) = look.reason {
                     self.output.needs_list(reason.text());
                     // The next list may have the same columns.
@@ -144,7 +141,9 @@ impl<'r> Reading<'r> {
         {
             // If the reply is lost, the slot may have moved.
             position.place.confirm(position.safe);
-            slot::confirm(&mut self.log, self.names, position.safe).await?;
+            let (session, names, read_to) = (&mut self.rows, self.names, position.read_to);
+            let mut watch = Watch { session, names, drop: self.drop, output: self.output, read_to };
+            watch.wait(slot::confirm(&mut self.log, names, position.safe)).await??;
             (self.confirmed_at, self.is_due, self.rows_max) = (Instant::now(), false, ROWS_MAX);
         }
         Ok(())
@@ -157,6 +156,7 @@ impl<'r> Reading<'r> {
     fn note(&mut self, look: &Look, status: &Status) {
         self.is_due |= look.rows >= ROWS_CONFIRM;
         let reached = self.position.transactions.reached();
+        self.position.done = Point { reached, changes: 0 };
         if look.rows < self.rows_max {
             self.position.read_to = reached.max(status.end);
         } else {
@@ -170,7 +170,7 @@ impl<'r> Reading<'r> {
 
     /// Sends what the log has after the position of the slot.
     async fn look(&mut self) -> Result<Look, Error> {
-        let Position { table, shape, transactions, unseen, .. } = &mut *self.position;
+        let Position { table, shape, transactions, unseen, done, read_to, .. } = &mut *self.position;
         let began = Instant::now();
         let mut look = Look { rows: 0, changes: 0, decoding: Duration::ZERO, reason: None };
         let row = self.log.begin_with(&table.shape(&self.names.publication)).await?;
@@ -178,31 +178,38 @@ impl<'r> Reading<'r> {
             look.reason = Some(Reason::Shape);
             return Ok(look);
         }
-        let (mut changes, mut chunk) = (Changes::new(table, self.output), Vec::new());
+        let mut changes = Changes::new(table, self.output, done);
+        let (mut chunk, mut bytes) = (Vec::new(), 0);
         {
-            let limit = self.log.limit();
             let peek =
                 sqlx::query(PEEK).persistent(false).bind(&self.names.slot).bind(self.rows_max.to_string());
             let mut found = peek.bind(&self.names.publication).fetch(&mut self.log.connection);
-            while let Some(row) = within(limit, found.try_next()).await?.map_err(refused)? {
+            loop {
+                let (session, read_to) = (&mut self.rows, *read_to);
+                let (names, drop, output) = (self.names, self.drop, self.output);
+                let mut watch = Watch { session, names, drop, output, read_to };
+                let Some(row) = watch.wait(found.try_next()).await?.map_err(refused)? else { break };
                 if look.rows == 0 {
                     look.decoding = began.elapsed();
                 }
                 look.rows += 1;
-                let message =
-                    decode(get(&row, 0)?).map_err(|error| Error::because("the log can't be read", error))?;
+                let message = decode(get(&row, 0)?)
+                    .map_err(|error| Error::because("the log can't be read", error).permanent())?;
                 let step = transactions.take(message);
-                match step.ok_or_else(|| Error::new("the log has a message without a transaction"))? {
+                let invalid = || Error::new("the log has a message where it has no place").permanent();
+                match step.ok_or_else(invalid)? {
                     Step::Nothing => {}
                     Step::Commit { xid, is_new, .. } => unseen.extend(is_new.then_some(xid)),
                     Step::List(reason) => {
                         look.reason = Some(reason);
                         return Ok(look);
                     }
-                    Step::Change(change) => {
+                    Step::Change(change, point) => {
                         look.changes += 1;
-                        chunk.push(change);
-                        if chunk.len() >= CHUNK {
+                        bytes += change.bytes();
+                        chunk.push((change, point));
+                        if chunk.len() >= CHUNK || bytes >= CHUNK_BYTES {
+                            bytes = 0;
                             changes.send(&mut self.rows, std::mem::take(&mut chunk)).await?;
                         }
                     }
@@ -215,5 +222,31 @@ impl<'r> Reading<'r> {
         changes.send(&mut self.rows, chunk).await?;
         self.log.commit().await?;
         Ok(look)
+    }
+}
+
+/// Watches the slot while the database is busy with it: a large transaction is decoded before its first row is shown.
+struct Watch<'w> {
+    session: &'w mut Session,
+    names: &'w Names,
+    drop: &'w str,
+    output: &'w Output,
+    read_to: Lsn,
+}
+
+impl Watch<'_> {
+    /// Waits for the database as long as it reads the slot, and otherwise not longer than the limit.
+    async fn wait<T>(&mut self, answer: impl Future<Output = T>) -> Result<T, Error> {
+        let (limit, mut answer) = (self.session.limit(), pin!(answer));
+        loop {
+            if let Ok(answer) = within(limit, answer.as_mut()).await {
+                return Ok(answer);
+            }
+            let status = Status::read(self.session, self.names).await?;
+            self.output.slot(&status.slot(self.names, self.drop, self.read_to));
+            if !status.is_active {
+                return within(limit, answer).await;
+            }
+        }
     }
 }

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Row as _};
 
-use super::pgoutput::{Cell, Row};
+use super::pgoutput::{Cell, Old, Row};
 use super::session::{Session, refused};
 use super::table::Table;
 use crate::json;
@@ -111,10 +111,13 @@ pub(super) fn missing<'t>(table: &'t Table, row: &Row) -> Vec<&'t str> {
     columns.filter(|(_, cell)| **cell == Cell::Unchanged).map(|(column, _)| column.name.as_str()).collect()
 }
 
-/// The new row with the values of the whole old row in the columns that were not sent.
-pub(super) fn completed(new: Row, old: &Row) -> Row {
-    let value = |(new, old): (Cell, &Cell)| if new == Cell::Unchanged { old.clone() } else { new };
-    new.into_iter().zip(old).map(value).collect()
+/// The new row with the values that the old row has of the columns that were not sent. A null of an old row that is not whole is none of them.
+pub(super) fn completed(new: Row, old: &Old) -> Row {
+    let value = |(new, old_cell): (Cell, &Cell)| {
+        let is_known = old.is_whole || matches!(old_cell, Cell::Text(_));
+        if new == Cell::Unchanged && is_known { old_cell.clone() } else { new }
+    };
+    new.into_iter().zip(&old.row).map(value).collect()
 }
 
 #[cfg(test)]
@@ -164,7 +167,11 @@ mod tests {
         assert_eq!(patched_with(&["gone"]), None);
         let row = vec![Cell::Text("1".to_owned()), Cell::Unchanged];
         assert_eq!(missing(&table(), &row), ["a\"b"]);
-        let old = vec![Cell::Null, Cell::Text("big".to_owned())];
-        assert_eq!(completed(row, &old), [Cell::Text("1".to_owned()), Cell::Text("big".to_owned())]);
+        let text = |text: &str| Cell::Text(text.to_owned());
+        let old = |row: Vec<Cell>, is_whole| Old { row, is_whole };
+        assert_eq!(completed(row, &old(vec![Cell::Null, text("big")], true)), [text("1"), text("big")]);
+        // A large value of the identity, as in an old row that has only the identity.
+        let row = vec![Cell::Unchanged, Cell::Unchanged];
+        assert_eq!(completed(row, &old(vec![text("k"), Cell::Null], false)), [text("k"), Cell::Unchanged]);
     }
 }

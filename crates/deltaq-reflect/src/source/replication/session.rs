@@ -29,15 +29,22 @@ pub(super) struct Session {
     timeout: DurationText,
 }
 
+/// The classes of errors that a repeated statement has again: what the server can't do, values, constraints, names and types, and defects.
+const PERMANENT: [&str; 5] = ["0A", "22", "23", "42", "XX"];
+
 /// An error of a statement.
 pub(super) fn refused(error: sqlx::Error) -> Error {
-    failed("the database refuses a step of the replication", error)
+    let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
+    let is_permanent = code.is_some_and(|code| PERMANENT.iter().any(|class| code.starts_with(class)));
+    let error = failed("the database refuses a step of the replication", error);
+    if is_permanent { error.permanent() } else { error }
 }
 
 impl Session {
     pub(super) async fn open(url: &str, limit: DurationText) -> Result<Self, Error> {
         // The password file may have been replaced.
-        let options = postgres_options(url)?;
+        // A large transaction takes long, and its statement says nothing about it.
+        let options = postgres_options(url)?.disable_statement_logging();
         let connection = within(limit, options.connect()).await?;
         let connection = connection.map_err(|error| failed("can't connect to the database", error))?;
         Ok(Self { connection, timeout: limit })
@@ -60,11 +67,20 @@ impl Session {
 
     /// The rows of a query with parameters that are texts.
     pub(super) async fn rows(&mut self, query: &str, parameters: &[&str]) -> Result<Vec<PgRow>, Error> {
+        within(self.timeout, self.rows_without_limit(query, parameters)).await?
+    }
+
+    /// The same for a query that may take long.
+    pub(super) async fn rows_without_limit(
+        &mut self,
+        query: &str,
+        parameters: &[&str],
+    ) -> Result<Vec<PgRow>, Error> {
         let mut bound = sqlx::query(AssertSqlSafe(query.to_owned())).persistent(false);
         for parameter in parameters {
             bound = bound.bind(*parameter);
         }
-        within(self.timeout, bound.fetch_all(&mut self.connection)).await?.map_err(refused)
+        bound.fetch_all(&mut self.connection).await.map_err(refused)
     }
 
     /// The only row of a query.

@@ -30,15 +30,18 @@ const SERVER: &str = "SELECT current_setting('server_version_num')::int4, curren
     current_setting('server_encoding'), pg_is_in_recovery()";
 const PUBLICATION: &str = "SELECT p.puballtables, p.pubviaroot, p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate \
       AND NOT EXISTS (SELECT FROM pg_publication_rel r WHERE r.prpubid = p.oid AND coalesce(to_jsonb(r) ->> 'prattrs', to_jsonb(r) ->> 'prqual') IS NOT NULL), \
-      (SELECT array_agg(r.prrelid::int8) FROM pg_publication_rel r WHERE r.prpubid = p.oid), \
+      (SELECT array_agg(t.relid::int8) FROM pg_get_publication_tables(p.pubname) AS t), \
       coalesce(starts_with(obj_description(p.oid, 'pg_publication'), $2), false) \
     FROM pg_publication p WHERE p.pubname = $1";
 const STATUS: &str = "SELECT pg_current_wal_flush_lsn()::text, pg_current_snapshot()::text, \
       (SELECT system_identifier::text FROM pg_control_system()), substr(pg_walfile_name(pg_current_wal_flush_lsn()), 1, 8), \
       s.confirmed_flush_lsn::text, (pg_current_wal_flush_lsn() - s.restart_lsn)::int8, \
       s.wal_status, s.plugin = 'pgoutput' AND s.database = current_database(), \
-      pg_size_bytes(current_setting('max_slot_wal_keep_size')) \
+      pg_size_bytes(current_setting('max_slot_wal_keep_size')), s.active \
     FROM (SELECT 1) AS one LEFT JOIN pg_replication_slots s ON s.slot_name = $1";
+/// A commit that waits for the disk of this server, and for no other one.
+const MARK: &str = "BEGIN READ WRITE; SET LOCAL synchronous_commit = 'local'; \
+    SELECT pg_logical_emit_message(true, 'deltaq', '')::text; COMMIT";
 /// The transactions that write to the table or its partitions.
 const WRITERS: &str = "SELECT DISTINCT l.virtualtransaction FROM pg_locks l \
     WHERE l.locktype = 'relation' AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
@@ -50,6 +53,8 @@ const WRITERS: &str = "SELECT DISTINCT l.virtualtransaction FROM pg_locks l \
 pub(super) struct Names {
     pub(super) slot: String,
     pub(super) publication: String,
+    /// Whether the user has named them, so that a slot of this name may be that of another program.
+    is_given: bool,
 }
 
 impl Names {
@@ -62,8 +67,9 @@ impl Names {
             hasher.write(format!("{queue}\0{source}").as_bytes());
             format!("deltaq_{shown}_{:08x}", hasher.finish() & 0xffff_ffff)
         };
+        let is_given = slot.is_some();
         let slot = slot.map_or_else(own, str::to_owned);
-        Self { publication: slot.clone(), slot }
+        Self { publication: slot.clone(), slot, is_given }
     }
 
     /// The command that drops the slot, for a shell. The URL has no password.
@@ -123,12 +129,14 @@ pub(super) struct Status {
     pub(super) limit: u64,
     pub(super) is_lost: bool,
     pub(super) is_ours: bool,
+    /// Whether a process reads the slot now.
+    pub(super) is_active: bool,
 }
 
 impl Status {
     pub(super) async fn read(session: &mut Session, names: &Names) -> Result<Self, Error> {
         let row = session.plain_row(&STATUS.replace("$1", &literal(&names.slot))).await?;
-        let invalid = || Error::new("the database has a position or a snapshot of an unknown form");
+        let invalid = unknown_form;
         let confirmed: Option<String> = get(&row, 4)?;
         let status: Option<String> = get(&row, 6)?;
         // -1 is no limit.
@@ -143,6 +151,7 @@ impl Status {
             limit: limit.filter(|bytes| *bytes > 0).unwrap_or(KEPT_MAX),
             is_lost: status.is_some_and(|status| status == "lost"),
             is_ours: get::<Option<bool>>(&row, 7)?.unwrap_or(true),
+            is_active: get::<Option<bool>>(&row, 9)?.unwrap_or_default(),
         })
     }
 }
@@ -158,8 +167,7 @@ impl Status {
 /// The end of the log on the disk.
 pub(super) async fn end(session: &mut Session) -> Result<Lsn, Error> {
     let row = session.plain_row("SELECT pg_current_wal_flush_lsn()::text").await?;
-    Lsn::parse(&get::<String>(&row, 0)?)
-        .ok_or_else(|| Error::new("the database has a position of an unknown form"))
+    Lsn::parse(&get::<String>(&row, 0)?).ok_or_else(unknown_form)
 }
 
 /// Makes the publication and the slot if they do not exist. If the set-up fails, what it has made is dropped.
@@ -195,14 +203,19 @@ pub(super) async fn publish(session: &mut Session, names: &Names, table: &Table)
     let found = session.rows(PUBLICATION, &[name, MADE]).await?;
     let Some(found) = found.first() else {
         let via_root = if table.is_partitioned { " WITH (publish_via_partition_root = true)" } else { "" };
-        let (publication, rows) = (quoted(name), table.of_rows());
-        session
+        let (publication, rows, limit_ms) = (quoted(name), table.of_rows(), lock_ms(session));
+        let made = session
             .run(&format!(
-                "BEGIN; CREATE PUBLICATION {publication} FOR TABLE {rows}{via_root}; \
+                "BEGIN; SET LOCAL lock_timeout = {limit_ms}; CREATE PUBLICATION {publication} FOR TABLE {rows}{via_root}; \
                  COMMENT ON PUBLICATION {publication} IS '{MADE}'; COMMIT"
             ))
-            .await?;
-        return Ok(true);
+            .await;
+        let what = || {
+            format!(
+                "can't make the publication {name}, which needs the owner of {rows}, who may create in the database; or its owner makes it, and --slot has its name"
+            )
+        };
+        return made.map(|()| true).map_err(|error| Error::because(what(), error));
     };
     let (is_of_all, is_via_root, has_all): (bool, bool, bool) =
         (get(found, 0)?, get(found, 1)?, get(found, 2)?);
@@ -226,6 +239,12 @@ pub(super) async fn publish(session: &mut Session, names: &Names, table: &Table)
     )))
 }
 
+/// How long a step of the set-up may wait for other transactions, in milliseconds. The server ends it, so nothing is made after this process has
+/// given up.
+fn lock_ms(session: &Session) -> u128 {
+    session.limit().get().as_millis() / 2
+}
+
 /// Makes the slot, unless there is one that can be used.
 async fn make_slot(
     session: &mut Session,
@@ -236,17 +255,28 @@ async fn make_slot(
 ) -> Result<(), Error> {
     let status = Status::read(session, names).await?;
     if !status.is_ours {
-        return Err(Error::new(format!("the slot {} belongs to another program or database", names.slot)));
+        return Err(Error::new(format!(
+            "the slot {} belongs to another program or database: give another --slot",
+            names.slot
+        )));
     }
     if status.confirmed.is_some() {
         // A slot does not know a publication that is younger.
         if !status.is_lost && !is_new {
             return Ok(());
         }
+        if names.is_given && is_new {
+            return Err(Error::new(format!(
+                "the slot {0} exists without a publication of its name, so it may be that of another program: \
+                 give another --slot, or end it with SELECT pg_drop_replication_slot('{0}')",
+                names.slot
+            )));
+        }
         session.rows("SELECT pg_drop_replication_slot($1)", &[&names.slot]).await?;
     }
-    let limit_ms = session.limit().get().as_millis() / 2;
-    session.run(&format!("BEGIN; SET LOCAL lock_timeout = {limit_ms}")).await?;
+    let limit_ms = lock_ms(session);
+    let limits = format!("SET LOCAL lock_timeout = {limit_ms}; SET LOCAL statement_timeout = {limit_ms}");
+    session.run(&format!("BEGIN; {limits}")).await?;
     let made = session.rows(creation(version), &[&names.slot]).await;
     if let Err(error) = made {
         let _failed = session.run("ROLLBACK").await;
@@ -296,30 +326,46 @@ async fn writers_end(session: &mut Session, table: &Table) -> Result<(), Error> 
     }
 }
 
+/// Whether the publication exists and this program has made it.
+async fn is_made(session: &mut Session, names: &Names) -> Result<bool, Error> {
+    let found = session.rows(PUBLICATION, &[&names.publication, MADE]).await?;
+    found.first().map_or(Ok(false), |found| get(found, 4))
+}
+
+/// Drops the slot and the publication, unless somebody else may have made them.
+pub(super) async fn drop_own(session: &mut Session, names: &Names) -> Result<(), Error> {
+    if !names.is_given || is_made(session, names).await? {
+        drop_slot(session, names).await?;
+    }
+    Ok(())
+}
+
 /// Drops the slot, and the publication if this program has made it. Returns whether there was a slot.
 pub(super) async fn drop_slot(session: &mut Session, names: &Names) -> Result<bool, Error> {
     let dropped = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots \
                    WHERE slot_name = $1 AND plugin = 'pgoutput' AND database = current_database()";
     let dropped = session.rows(dropped, &[&names.slot]).await?;
-    let found = session.rows(PUBLICATION, &[&names.publication, MADE]).await?;
-    if let Some(found) = found.first()
-        && get(found, 4)?
-    {
+    if is_made(session, names).await? {
         session.run(&format!("DROP PUBLICATION {}", quoted(&names.publication))).await?;
     }
     Ok(!dropped.is_empty())
 }
 
-/// Moves the slot to a position whose transactions the queue has stored.
+/// Moves the slot to a position whose transactions the queue has stored. The server decodes all up to it, which may take long.
 pub(super) async fn confirm(session: &mut Session, names: &Names, position: Lsn) -> Result<(), Error> {
-    let position = position.to_string();
-    session
-        .rows(
-            "SELECT end_lsn::text FROM pg_replication_slot_advance($1, $2::pg_lsn)",
-            &[&names.slot, &position],
-        )
-        .await?;
-    Ok(())
+    let (advance, position) =
+        ("SELECT end_lsn::text FROM pg_replication_slot_advance($1, $2::pg_lsn)", position.to_string());
+    session.rows_without_limit(advance, &[&names.slot, &position]).await.map(drop)
+}
+
+/// Writes a message to the log, and returns its position when it is on the disk, as is everything before it.
+pub(super) async fn mark(session: &mut Session) -> Result<Lsn, Error> {
+    let row = session.plain_row(MARK).await?;
+    Lsn::parse(&get::<String>(&row, 0)?).ok_or_else(unknown_form)
+}
+
+fn unknown_form() -> Error {
+    Error::new("the database has a position or a snapshot of an unknown form")
 }
 
 #[cfg(test)]

@@ -5,6 +5,24 @@
 
 use std::fmt;
 
+use super::pgoutput::Lsn;
+
+/// What a copy has seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) snapshot: Snapshot,
+    /// A position behind everything that the snapshot sees. The log up to it is on the disk, so no crash takes it back and gives its numbers
+    /// to other transactions.
+    pub(super) before: Lsn,
+}
+
+impl Seen {
+    /// Whether the copy has seen a transaction of the stream, which was committed at this position.
+    pub(super) fn has(&self, commit: Lsn, xid: u32) -> bool {
+        commit < self.before && self.snapshot.sees(xid)
+    }
+}
+
 /// A snapshot, as `pg_current_snapshot()` writes it: `xmin:xmax:xip,xip`. Only transactions that are not part of another
 /// one are in it, as in the stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

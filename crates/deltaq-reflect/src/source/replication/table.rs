@@ -6,7 +6,7 @@ use crate::source::Error;
 use crate::source::sql::{literal, quoted};
 
 /// The table. A name without a schema is looked up as in any query.
-const FIND: &str = "SELECT c.oid::int8, n.nspname::text, c.relname::text, c.relkind::text, c.relpersistence::text \
+const FIND: &str = "SELECT c.oid::int8, n.nspname::text, c.relname::text, c.relkind::text \
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass($1)";
 /// The columns that the stream has: a generated column is not one of them. A domain is written as its base type, so that a
 /// null of a column that was not sent does not break a rule of the domain.
@@ -16,28 +16,36 @@ const COLUMNS: &str = "SELECT a.attname::text, a.atttypid::int8, a.atttypmod, b.
         UNION ALL SELECT t.typbasetype, t.typtypmod FROM d JOIN pg_type t ON t.oid = d.id WHERE t.typtype = 'd') \
       SELECT format_type(d.id, d.modifier) AS name FROM d JOIN pg_type t ON t.oid = d.id WHERE t.typtype <> 'd') AS b \
     WHERE a.attrelid = $1::int8::oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' ORDER BY a.attnum";
-/// The table and its partitions that have rows, each with its kind of identity and the columns of the index that it uses.
+/// The table and its partitions that have rows, each with its kind of identity and the columns of the index that it uses, and whether the
+/// log has its changes. An index whose check can be deferred identifies no row.
 const IDENTITIES: &str = "SELECT c.oid::regclass::text, c.relreplident::text, ( \
       SELECT array_agg(a.attname::text ORDER BY k.place) FROM pg_index i \
       CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k(number, place) \
       JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number \
-      WHERE i.indrelid = c.oid AND i.indisvalid AND k.place <= i.indnkeyatts \
-        AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident ELSE false END) \
-    FROM pg_class c WHERE c.relkind = 'r' AND (c.oid = $1::int8::oid OR c.oid IN (SELECT relid FROM pg_partition_tree($1::int8::oid::regclass)))";
+      WHERE i.indrelid = c.oid AND i.indisvalid AND i.indimmediate AND k.place <= i.indnkeyatts \
+        AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident ELSE false END), \
+      c.relkind = 'r' AND c.relpersistence = 'p' \
+    FROM pg_class c WHERE c.relkind IN ('r', 'f') AND (c.oid = $1::int8::oid OR c.oid IN (SELECT relid FROM pg_partition_tree($1::int8::oid::regclass)))";
 /// The same for a partitioned table without partitions.
 const OWN_IDENTITY: &str = "SELECT array_agg(a.attname::text ORDER BY k.place) FROM pg_index i \
     CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k(number, place) \
     JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number \
-    WHERE i.indrelid = $1::int8::oid AND i.indisprimary AND k.place <= i.indnkeyatts";
-/// Everything whose change brings or takes rows without an event: the columns, the partitions and the identities.
-const SHAPE: &str = "SELECT md5(concat_ws('|', \
+    WHERE i.indrelid = $1::int8::oid AND i.indisprimary AND i.indimmediate AND k.place <= i.indnkeyatts";
+/// Everything whose change brings or takes rows without an event: the columns, the files (a rewrite has another), the partitions, the
+/// identities and the publication.
+const SHAPE: &str = "WITH tree AS (SELECT $1::int8::oid AS id UNION SELECT relid::oid FROM pg_partition_tree($1::int8::oid::regclass)) \
+    SELECT md5(concat_ws('|', \
       (SELECT string_agg(concat_ws(',', a.attnum, a.attname, a.atttypid, a.atttypmod, a.attgenerated, a.attisdropped), ';' ORDER BY a.attnum) \
         FROM pg_attribute a WHERE a.attrelid = $1::int8::oid AND a.attnum > 0), \
-      (SELECT string_agg(concat_ws(',', t.relid::oid, c.relreplident), ';' ORDER BY t.relid::oid) FROM pg_partition_tree($1::int8::oid::regclass) t \
-        JOIN pg_class c ON c.oid = t.relid), \
-      (SELECT concat_ws(',', c.relreplident, c.relname, c.relnamespace) FROM pg_class c WHERE c.oid = $1::int8::oid), \
-      (SELECT string_agg(i.indexrelid::text, ';' ORDER BY i.indexrelid) FROM pg_index i WHERE i.indrelid = $1::int8::oid AND (i.indisprimary OR i.indisreplident)), \
-      (SELECT count(*) FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid WHERE p.pubname = $2 AND r.prrelid = $1::int8::oid)))";
+      (SELECT string_agg(concat_ws(',', c.oid, c.relreplident, c.relpersistence, c.relfilenode), ';' ORDER BY c.oid) FROM tree \
+        JOIN pg_class c ON c.oid = tree.id), \
+      (SELECT concat_ws(',', c.relname, c.relnamespace) FROM pg_class c WHERE c.oid = $1::int8::oid), \
+      (SELECT string_agg(i.indexrelid::text, ';' ORDER BY i.indexrelid) FROM tree \
+        JOIN pg_index i ON i.indrelid = tree.id AND (i.indisprimary OR i.indisreplident)), \
+      (SELECT concat_ws(',', p.oid, p.pubviaroot, p.pubinsert, p.pubupdate, p.pubdelete, p.pubtruncate, \
+        (SELECT string_agg(t.relid::text, ';' ORDER BY t.relid) FROM pg_get_publication_tables(p.pubname) AS t), \
+        (SELECT string_agg(to_jsonb(r)::text, ';' ORDER BY r.oid) FROM pg_publication_rel r WHERE r.prpubid = p.oid)) \
+        FROM pg_publication p WHERE p.pubname = $2)))";
 
 /// A table.
 #[derive(Debug, Clone)]
@@ -63,20 +71,29 @@ pub(super) enum Identity {
     Missing(String),
 }
 
+impl Identity {
+    /// The same identity, unless a part of it is no column of the stream.
+    fn of_columns(self, table: &str, columns: &[Column]) -> Self {
+        let is_known = |part: &String| columns.iter().any(|column| column.name == *part);
+        match &self {
+            Self::Columns(parts) if !parts.iter().all(is_known) => Self::Missing(format!(
+                "the replica identity of {table} has a generated column, which the log does not have: \
+                 run ALTER TABLE {table} REPLICA IDENTITY USING INDEX with an index of other columns, or REPLICA IDENTITY FULL"
+            )),
+            _ => self,
+        }
+    }
+}
+
 impl Table {
     /// Reads what the catalogue says about a table.
     pub(super) async fn find(session: &mut Session, name: &str) -> Result<Self, Error> {
         let found = session.rows(FIND, &[name]).await?;
         let found = found.first().ok_or_else(|| Error::new(format!("there is no table {name}")))?;
         let (id, schema, table): (i64, String, String) = (get(found, 0)?, get(found, 1)?, get(found, 2)?);
-        let (kind, persistence): (String, String) = (get(found, 3)?, get(found, 4)?);
+        let kind: String = get(found, 3)?;
         if !matches!(kind.as_str(), "r" | "p") {
             return Err(Error::new(format!("{name} is not a table, so its changes can't be replicated")));
-        }
-        if persistence != "p" {
-            return Err(Error::new(format!(
-                "{name} is an unlogged or temporary table, which has no log of changes"
-            )));
         }
         let parameter = id.to_string();
         let rows = session.rows(COLUMNS, &[&parameter]).await?;
@@ -86,7 +103,7 @@ impl Table {
             columns.push(Column { name: get(row, 0)?, type_id, modifier: get(row, 2)? });
             types.push(get(row, 3)?);
         }
-        let identity = identity(session, name, &parameter).await?;
+        let identity = identity(session, name, &parameter).await?.of_columns(name, &columns);
         let name = format!("{}.{}", quoted(&schema), quoted(&table));
         Ok(Self { id, name, is_partitioned: kind == "p", columns, types, identity })
     }
@@ -143,7 +160,12 @@ async fn identity(session: &mut Session, name: &str, id: &str) -> Result<Identit
     let rows = session.rows(IDENTITIES, &[id]).await?;
     let mut common: Option<Identity> = None;
     for row in &rows {
-        let (of, kind): (String, String) = (get(row, 0)?, get(row, 1)?);
+        let (of, kind, is_logged): (String, String, bool) = (get(row, 0)?, get(row, 1)?, get(row, 3)?);
+        if !is_logged {
+            return Err(Error::new(format!(
+                "{of} is an unlogged, temporary or foreign table, which has no log of changes"
+            )));
+        }
         let columns: Option<Vec<String>> = get(row, 2)?;
         let identity = match (kind.as_str(), columns) {
             ("f", _) => Identity::Whole,
@@ -170,7 +192,7 @@ async fn identity(session: &mut Session, name: &str, id: &str) -> Result<Identit
 fn missing(table: &str) -> Identity {
     Identity::Missing(format!(
         "the table {table} has no replica identity, so its updates and deletions would fail if it were published: give it a \
-         primary key, or run ALTER TABLE {table} REPLICA IDENTITY USING INDEX with a unique index of columns that are NOT \
+         primary key that is not DEFERRABLE, or run ALTER TABLE {table} REPLICA IDENTITY USING INDEX with a unique index of columns that are NOT \
          NULL, or REPLICA IDENTITY FULL, which writes whole rows to the log"
     ))
 }

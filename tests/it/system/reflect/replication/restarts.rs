@@ -14,7 +14,7 @@ use crate::system::postgres::cluster::Cluster;
 
 const TABLE: &str = "CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 1), (2, 1)";
 /// The text of the log if the stream goes on after a restart.
-const RESUMED: &str = "go on where the last process has stopped";
+pub(super) const RESUMED: &str = "go on where the last process has stopped";
 
 /// Starts again, and waits until the queue is in step. Returns whether it went on without a list.
 #[track_caller]
@@ -28,7 +28,11 @@ fn goes_on(replica: &Replica) -> (Reflecting, bool) {
 
 #[test]
 fn a_clean_restart_goes_on_without_a_list() {
-    let mut replica = Replica::new("t", TABLE);
+    // A type outside of pg_catalog.
+    let mut replica = Replica::new(
+        "t",
+        &format!("CREATE TYPE e AS ENUM ('a'); {TABLE}; ALTER TABLE t ADD e e DEFAULT 'a'"),
+    );
     replica.server = Server::durable();
     let reflecting = replica.start(&[]);
     replica.sql("UPDATE t SET v = 2 WHERE id = 1");

@@ -5,6 +5,7 @@ use std::process::{Child, Stdio};
 
 use serde_json::json;
 
+use super::super::Reflecting;
 use super::{LISTED, Replica, times};
 use crate::harness::waiting::until;
 
@@ -41,7 +42,12 @@ fn a_publication_breaks_no_writer() {
     let reflecting = replica.start_unready(&["--create", "key=/id"]);
     until("the table is refused", || times(&reflecting, "has no replica identity") > 0);
     assert_eq!(replica.made(), "0|0");
-    replica.sql("UPDATE t SET v = 2");
+    // Whose check can be deferred, identifies no row.
+    replica.sql("ALTER TABLE t ADD PRIMARY KEY (id) DEFERRABLE");
+    let refused = times(&reflecting, "has no replica identity");
+    until("the key is refused", || times(&reflecting, "has no replica identity") > refused + 1);
+    assert_eq!(replica.made(), "0|0");
+    replica.sql("UPDATE t SET v = 2; ALTER TABLE t DROP CONSTRAINT t_pkey");
     replica.sql("ALTER TABLE t ALTER id SET NOT NULL; CREATE UNIQUE INDEX i ON t (id); ALTER TABLE t REPLICA IDENTITY USING INDEX i");
     replica.until_values("v", &[("1", json!(2)), ("2", json!(2))]);
     assert_eq!(replica.cluster.sql("SELECT puballtables FROM pg_publication"), "f");
@@ -70,11 +76,92 @@ fn a_set_up_that_fails_leaves_nothing() {
     reflecting.stop();
 
     // What somebody else has made is not touched.
+    replica.cluster.sql("SELECT pg_create_logical_replication_slot('mine', 'pgoutput')");
+    let slot = || {
+        replica
+            .cluster
+            .sql("SELECT confirmed_flush_lsn, xmin FROM pg_replication_slots WHERE slot_name = 'mine'")
+    };
+    let before = slot();
+    replica.sql("INSERT INTO t VALUES (2)");
+    let reflecting = replica.start_unready(&["--slot", "mine"]);
+    until("it is refused", || times(&reflecting, "may be that of another program") > 0);
+    assert_eq!((slot(), replica.made().as_str()), (before, "2|1"));
+    reflecting.stop();
+    replica.cluster.sql("SELECT pg_drop_replication_slot('mine')");
     replica.cluster.sql("CREATE PUBLICATION mine FOR ALL TABLES");
     let reflecting = replica.start_unready(&["--slot", "mine"]);
     until("it is refused", || times(&reflecting, "the publication mine exists") > 0);
     assert_eq!(replica.made(), "1|2");
     reflecting.stop();
+}
+
+#[test]
+fn partitions_have_rows_identities_and_a_log() {
+    let replica = Replica::new(
+        "t",
+        "CREATE TABLE t (id int, v int) PARTITION BY RANGE (id); CREATE TABLE t1 (id int PRIMARY KEY, v int);
+         ALTER TABLE t ATTACH PARTITION t1 FOR VALUES FROM (0) TO (10); INSERT INTO t VALUES (1, 1)",
+    );
+    let reflecting = replica.start(&[]);
+    replica.sql("ALTER TABLE t1 DROP CONSTRAINT t1_pkey");
+    until("the publication is dropped", || replica.made() == "0|0");
+    replica.sql("UPDATE t SET v = 2; ALTER TABLE t1 ADD PRIMARY KEY (id)");
+    replica.until_values("v", &[("1", json!(2))]);
+    replica.sql("CREATE UNLOGGED TABLE t2 (id int PRIMARY KEY, v int); ALTER TABLE t ATTACH PARTITION t2 FOR VALUES FROM (10) TO (20)");
+    until("the partition is refused", || times(&reflecting, "t2 is an unlogged") > 0);
+    reflecting.stop();
+}
+
+#[test]
+fn a_publication_that_somebody_changes_is_noticed() {
+    let replica = Replica::new(
+        "t",
+        "CREATE TABLE t (id int PRIMARY KEY, v int); CREATE TABLE other (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 0)",
+    );
+    let reflecting = replica.start(&[]);
+    let publication = replica.slot();
+    let alter = |how: &str| replica.sql(&format!("ALTER PUBLICATION {publication} {how}"));
+    for (value, (change, repair)) in (1..).zip([
+        ("SET (publish = 'insert')", "SET (publish = 'insert, update, delete, truncate')"),
+        ("SET TABLE ONLY t WHERE (id > 5)", "SET TABLE ONLY t"),
+        ("ADD TABLE other", "DROP TABLE other"),
+    ]) {
+        let refused = times(&reflecting, "is not one of exactly the table");
+        alter(change);
+        replica.sql(&format!("INSERT INTO other VALUES ({value}); UPDATE t SET v = {value}"));
+        until("it is refused", || times(&reflecting, "is not one of exactly the table") > refused);
+        until("it is not in step", || reflecting.metric("deltaq_reflect_up", "") < 1.0);
+        alter(repair);
+        replica.until_values("v", &[("1", json!(value))]);
+    }
+    reflecting.stop();
+}
+
+#[test]
+fn a_role_that_owns_nothing_reads_a_publication_of_the_owner() {
+    let replica = Replica::new(
+        "t",
+        "CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 1); GRANT SELECT ON t TO public",
+    );
+    replica.cluster.sql("CREATE ROLE reader LOGIN REPLICATION");
+    let database = replica.cluster.url().replace("deltaq@", "reader@");
+    let mut reflecting = Reflecting::start(&replica.server, &replica.line(&database, &["--slot", "shop"]));
+    until("it is refused", || times(&reflecting, "can't make the publication shop") > 0);
+    replica.sql("CREATE PUBLICATION shop FOR TABLE t");
+    until("the first list is accepted", || reflecting.get("/readyz").0 == 200);
+    // The slot has a change from the time between two publications, which can't be read.
+    reflecting.process.freeze();
+    replica.sql("DROP PUBLICATION shop; UPDATE t SET v = 2");
+    replica.sql("CREATE PUBLICATION shop FOR TABLE t; UPDATE t SET v = 3");
+    reflecting.process.signal("CONT");
+    until("a new slot is made", || times(&reflecting, "so a new one is made") > 0);
+    // The first, one for the other publication, one after a failure, and one with the new slot.
+    until("the stream goes on", || times(&reflecting, LISTED) == 4);
+    replica.sql("UPDATE t SET v = 4");
+    replica.until_values("v", &[("1", json!(4))]);
+    assert_eq!(times(&reflecting, LISTED), 4);
+    reflecting.process.kill();
 }
 
 #[test]
@@ -159,7 +246,10 @@ fn a_slot_that_keeps_back_too_much_is_reported_and_a_lost_one_leads_to_a_list() 
     until("it says why", || times(&reflecting, "max_slot_wal_keep_size") > 0);
     replica.until_keys(1);
     until("it is a list", || times(&reflecting, LISTED) == 2);
+    // With a new slot, the stream goes on.
     replica.sql("INSERT INTO t VALUES (3)");
     replica.until_keys(2);
+    assert_eq!(times(&reflecting, LISTED), 2);
+    assert_ne!(replica.cluster.sql("SELECT wal_status FROM pg_replication_slots"), "lost");
     reflecting.stop();
 }

@@ -66,6 +66,11 @@ fn large_values_that_did_not_change_are_kept() {
     replica.server.run(&["queue", "configure", "t", "prune=[\"/large\"]"]).ok();
     replica.sql("UPDATE t SET n = 7 WHERE id = 1");
     replica.until_values("n", &[("1", json!(7)), ("3", json!(6))]);
+    // It has another key, and is gone before its large value can be read.
+    replica.sql(&format!("INSERT INTO t VALUES (4, 1, {LARGE}, NULL)"));
+    replica.until_keys(3);
+    replica.sql("BEGIN; UPDATE t SET id = 5 WHERE id = 4; DELETE FROM t WHERE id = 5; COMMIT");
+    replica.until_keys(2);
     replica.server.run(&["queue", "configure", "t", "prune=null"]).ok();
     // From the old row.
     replica.sql("ALTER TABLE t REPLICA IDENTITY FULL");
@@ -73,6 +78,26 @@ fn large_values_that_did_not_change_are_kept() {
     replica.sql("UPDATE t SET n = 8 WHERE id = 3");
     replica.until_values("n", &[("1", json!(7)), ("3", json!(8))]);
     assert_eq!(large("3"), Some(12_800));
+    reflecting.stop();
+}
+
+#[test]
+fn a_large_key_stays_and_a_value_that_the_database_refuses_leads_to_a_list() {
+    // The row is too long, and only its key can be stored outside of it.
+    let replica = Replica::new(
+        "t",
+        "CREATE TABLE gone (); CREATE TABLE t (id text PRIMARY KEY, n int, pad text, kind regclass);
+         ALTER TABLE t ALTER id SET STORAGE EXTERNAL, ALTER pad SET STORAGE PLAIN; INSERT INTO t VALUES (repeat('k', 400), 1, repeat('x', 1900), 'gone')",
+    );
+    let reflecting = replica.start(&[]);
+    let key = "k".repeat(400);
+    replica.sql("UPDATE t SET n = 2");
+    replica.until_values("n", &[(&key, json!(2))]);
+    assert_eq!(drain(&replica.server, "t"), counts(&[("Replaced", 1), ("Updated", 1)]));
+    // The name of a table that is gone is its number, which is no name of a table.
+    replica.sql("DROP TABLE gone; UPDATE t SET n = 3");
+    replica.until_values("n", &[(&key, json!(3))]);
+    assert_eq!(times(&reflecting, LISTED), 2);
     reflecting.stop();
 }
 
@@ -131,6 +156,9 @@ fn other_columns_lead_to_a_list() {
     replica.sql("ALTER TABLE t ALTER n TYPE text; UPDATE t SET v = 'c' WHERE id = 1");
     replica.until_values("n", &[("1", json!("7")), ("2", json!("7"))]);
     replica.until_values("v", &[("1", json!("c")), ("2", json!("b"))]);
+    // The same columns, and other values.
+    replica.sql("ALTER TABLE t ALTER v TYPE text USING upper(v)");
+    replica.until_values("v", &[("1", json!("C")), ("2", json!("B"))]);
     replica
         .sql("DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY, w int); INSERT INTO t VALUES (1, 1), (2, 2)");
     replica.until_values("w", &[("1", json!(1)), ("2", json!(2))]);

@@ -32,7 +32,7 @@ fn writer(cluster: &Cluster) -> Child {
 }
 
 /// A session that runs these statements.
-fn session(cluster: &Cluster, statements: &str) -> Child {
+pub(super) fn session(cluster: &Cluster, statements: &str) -> Child {
     let arguments: Vec<_> = cluster.psql("deltaq", "").get_args().map(ToOwned::to_owned).collect();
     let mut command = std::process::Command::new(cluster.psql("deltaq", "").get_program());
     command.args(arguments.iter().take(arguments.len() - 2)).stdin(Stdio::piped()).stdout(Stdio::null());
@@ -43,7 +43,7 @@ fn session(cluster: &Cluster, statements: &str) -> Child {
     child
 }
 
-fn rows(replica: &Replica) -> BTreeMap<String, Value> {
+pub(super) fn rows(replica: &Replica) -> BTreeMap<String, Value> {
     let rows = replica.cluster.sql("SELECT id, row_to_json(t) FROM t");
     let row = |line: &str| {
         let (key, row) = line.split_once('|').expect("two columns");
