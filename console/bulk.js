@@ -18,7 +18,7 @@ const ACTIONS = {
   delayed: [{ text: "Deliver these keys now…", path: "delayed/promote", verb: "Deliver", done: "Made ready", says: "They become ready now, before their delays and backoffs end." }],
 };
 
-/** A bar of actions on the keys that `filterOf` selects, which is an object of the API; null and undefined are not given. */
+/** A bar of actions on the keys that `filterOf` selects. */
 export function bulkBar({ queue, state, filterOf, isPermitted, signal, onDone }) {
   const place = h("div");
   const problem = problemLine();
@@ -29,7 +29,7 @@ export function bulkBar({ queue, state, filterOf, isPermitted, signal, onDone })
     const url = queuePath(queue, path);
     const filter = Object.fromEntries(Object.entries({ ...filterOf(), older_than: olderThan.value.trim() || null, group: group.value || null }).filter(([, value]) => value !== null && value !== undefined));
     const selection = Object.keys(filter).length > 0 ? { filter } : { all: true };
-    const { keys, resource_version: version } = await post(url, { body: { ...selection, dry_run: true }, signal });
+    const { keys, resource_version: until, older_than_at: before } = await post(url, { body: { ...selection, dry_run: true }, signal });
     if (keys === 0) {
       setText(problem, "No key matches.");
       return;
@@ -44,7 +44,7 @@ export function bulkBar({ queue, state, filterOf, isPermitted, signal, onDone })
     const end = progressOf({ place, queue, state, total: keys, title: `${verb} ${counted(keys, "key")}`, signal });
     try {
       const send = isDangerous ? postOnce : post;
-      const changed = (await send(url, { body: { filter: { ...filter, until: version } }, signal, patience: PATIENCE })).keys;
+      const changed = (await send(url, { body: { filter: before ? { ...filter, older_than: undefined, older_than_at: before, until } : { ...filter, until } }, signal, patience: PATIENCE })).keys;
       const left = keys - changed;
       const text = `${done}: ${counted(changed, "key")}.${left > 0 ? ` ${counted(left, "key")} had changed in the meantime and ${left === 1 ? "was" : "were"} left out.` : ""}`;
       await end(changed, text);

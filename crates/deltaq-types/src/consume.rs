@@ -491,6 +491,9 @@ pub struct KeysFilter {
     )]
     #[schema(value_type = Option<Span>)]
     pub older_than: Option<DurationText>,
+    /// The oldest change that waits for the key was queued at this instant or before. It is the `older_than_at` of a count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub older_than_at: Option<Timestamp>,
     /// The key has been parked or delayed since this event or an older one. It is the `resource_version` of a count.
     #[serde(default, deserialize_with = "strict::whole", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>)]
@@ -504,4 +507,8 @@ pub struct SelectedCount {
     pub keys: u64,
     /// The newest event when the call began. As `until` of a filter it leaves out keys that were parked or delayed later.
     pub resource_version: u64,
+    /// The instant that the age of the filter means now; null without an age. In the place of `older_than`, it leaves out keys that get that age later.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub older_than_at: Option<Timestamp>,
 }

@@ -5,7 +5,7 @@ use deltaq_types::duration::DurationText;
 use deltaq_types::name::Name;
 use deltaq_types::{
     DiffOperation, EventDocument, ExplainDocument, ItemDocument, ItemState, KeysBody, KeysFilter,
-    LeaseOutcome, ObjectDocument, ParkedError, RawJson, SelectedCount,
+    LeaseOutcome, ObjectDocument, ParkedError, RawJson, SelectedCount, Timestamp,
 };
 
 use super::confirm::confirm;
@@ -171,10 +171,10 @@ pub struct KeySelection {
 #[group(id = "which_keys", required = true, multiple = true)]
 pub struct WhichKeys {
     /// The keys.
-    #[arg(conflicts_with_all = ["all", "error", "prefix", "source", "group", "older_than", "until"])]
+    #[arg(conflicts_with_all = ["all", "error", "prefix", "source", "group", "older_than", "older_than_at", "until"])]
     pub keys: Vec<String>,
     /// All keys.
-    #[arg(long, conflicts_with_all = ["error", "prefix", "source", "group", "older_than", "until"])]
+    #[arg(long, conflicts_with_all = ["error", "prefix", "source", "group", "older_than", "older_than_at", "until"])]
     pub all: bool,
     /// Only keys with exactly this error.
     #[arg(long, value_name = "TEXT")]
@@ -191,8 +191,11 @@ pub struct WhichKeys {
     /// Only keys whose oldest waiting change is at least this old, such as 1h.
     #[arg(long, value_name = "DURATION")]
     pub older_than: Option<DurationText>,
+    /// Only keys whose oldest waiting change was queued at this instant or before, as --dry-run with --older-than prints it.
+    #[arg(long, value_name = "INSTANT", conflicts_with = "older_than")]
+    pub older_than_at: Option<Timestamp>,
     /// Only keys that have been parked or delayed since this event or an older one, as --dry-run prints it.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", conflicts_with = "older_than")]
     pub until: Option<u64>,
 }
 
@@ -360,7 +363,9 @@ impl KeySelection {
         let (count, text) = session.fetch::<SelectedCount>(call).await?;
         let keys = counted(count.keys, &format!("{state} key"));
         let line = if self.dry_run {
-            format!("{keys} would be {done}; --until {} leaves out later ones", count.resource_version)
+            let before = count.older_than_at.map(|at| format!(" --older-than-at {at}"));
+            let until = [format!("--until {}", count.resource_version), before.unwrap_or_default()].concat();
+            format!("{keys} would be {done}; {until} leaves out later ones")
         } else {
             format!("{keys} {done}")
         };
@@ -384,8 +389,8 @@ impl WhichKeys {
 
     /// The selection as a request has it.
     fn body(&self) -> KeysBody {
-        let Self { keys, all, error, prefix, source, group, older_than, until } = self.clone();
-        let filter = KeysFilter { prefix, error: None, source, group, older_than, until };
+        let Self { keys, all, error, prefix, source, group, older_than, older_than_at, until } = self.clone();
+        let filter = KeysFilter { prefix, error: None, source, group, older_than, older_than_at, until };
         if !keys.is_empty() || all {
             return KeysBody { keys: (!all).then_some(keys), all, ..KeysBody::default() };
         }
@@ -406,8 +411,9 @@ impl WhichKeys {
         ];
         let named = named.into_iter().filter_map(|(name, text)| Some(format!("{name} {:?}", text?)));
         let age = self.older_than.as_ref().map(|age| format!("a change older than {age}"));
+        let queued = self.older_than_at.map(|at| format!("a change from before {at}"));
         let until = self.until.map(|until| format!("waited since event {until}"));
-        let limits: Vec<String> = named.chain(age).chain(until).collect();
+        let limits: Vec<String> = named.chain(age).chain(queued).chain(until).collect();
         (!limits.is_empty()).then(|| limits.join(" and "))
     }
 }

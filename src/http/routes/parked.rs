@@ -20,6 +20,7 @@ use crate::http::request::call::{QueueCall, ReadCall};
 use crate::http::request::context::RequestContext;
 use crate::http::request::cursor::{self, List};
 use crate::http::request::params::check_error;
+use crate::http::wire;
 
 /// List the errors of the parked keys, with the number of keys of each.
 #[utoipa::path(
@@ -75,8 +76,8 @@ async fn error_page(
     )
 )]
 pub(in crate::http) async fn promote(call: QueueCall) -> Result<Reply<SelectedCount>, Problem> {
-    let (handle, keys, context) = selected_keys(call).await?;
-    Ok(context.reply(count(handle.promote(keys).await?)))
+    let (handle, keys, reply) = selected_keys(call).await?;
+    Ok(reply.of(handle.promote(keys).await?))
 }
 
 /// Make parked keys ready: some, those with one error, or all.
@@ -90,8 +91,8 @@ pub(in crate::http) async fn promote(call: QueueCall) -> Result<Reply<SelectedCo
     )
 )]
 pub(in crate::http) async fn redrive(call: QueueCall) -> Result<Reply<SelectedCount>, Problem> {
-    let (handle, keys, context) = selected_keys(call).await?;
-    Ok(context.reply(count(handle.redrive(keys).await?)))
+    let (handle, keys, reply) = selected_keys(call).await?;
+    Ok(reply.of(handle.redrive(keys).await?))
 }
 
 /// Drop parked keys with their waiting deltas: some, those with one error, or all.
@@ -105,15 +106,28 @@ pub(in crate::http) async fn redrive(call: QueueCall) -> Result<Reply<SelectedCo
     )
 )]
 pub(in crate::http) async fn discard(call: QueueCall) -> Result<Reply<SelectedCount>, Problem> {
-    let (handle, keys, context) = selected_keys(call).await?;
-    Ok(context.reply(count(handle.discard_parked(keys).await?)))
+    let (handle, keys, reply) = selected_keys(call).await?;
+    Ok(reply.of(handle.discard_parked(keys).await?))
 }
 
-fn count(selected: Selected) -> SelectedCount {
-    SelectedCount { keys: selected.keys, resource_version: selected.begun.get() }
+/// What the reply to a selection of keys needs.
+struct CountReply {
+    context: Arc<RequestContext>,
+    /// What `older_than` means in this call.
+    older_than_at: Option<Time>,
 }
 
-async fn selected_keys(call: QueueCall) -> Result<(Arc<Handle>, SelectedKeys, Arc<RequestContext>), Problem> {
+impl CountReply {
+    fn of(&self, selected: Selected) -> Reply<SelectedCount> {
+        self.context.reply(SelectedCount {
+            keys: selected.keys,
+            resource_version: selected.begun.get(),
+            older_than_at: self.older_than_at.map(wire::timestamp),
+        })
+    }
+}
+
+async fn selected_keys(call: QueueCall) -> Result<(Arc<Handle>, SelectedKeys, CountReply), Problem> {
     let QueueCall { state, name, incoming, context, .. } = call;
     let body: KeysBody = incoming.document().await?;
     let handle = state.partitions.get(&name)?;
@@ -144,8 +158,13 @@ async fn selected_keys(call: QueueCall) -> Result<(Arc<Handle>, SelectedKeys, Ar
     } else {
         KeySelection::All
     };
+    let older_than_at = match &selection {
+        KeySelection::Matching(matching) => matching.queued_before,
+        _ => None,
+    };
     let keys = SelectedKeys::new(selection, body.expected_count);
-    Ok((handle, if body.dry_run { keys.dry_run() } else { keys }, context))
+    let reply = CountReply { context, older_than_at };
+    Ok((handle, if body.dry_run { keys.dry_run() } else { keys }, reply))
 }
 
 /// What the keys of a selection have in common.
@@ -154,19 +173,27 @@ fn key_match(handle: &Handle, filter: KeysFilter) -> Result<KeyMatch, Problem> {
         let detail = "the filter is empty: give one of its members, or \"all\":true for all keys";
         return Err(Problem::new(Code::InvalidRequest, detail).with("field", "filter"));
     }
-    let KeysFilter { prefix, error, source, group, older_than, until } = filter;
+    let KeysFilter { prefix, error, source, group, older_than, older_than_at, until } = filter;
+    if older_than.is_some() && (older_than_at.is_some() || until.is_some()) {
+        let detail =
+            "older_than is measured anew in each call, so it does not select the keys of an earlier count";
+        let problem = Problem::new(Code::InvalidRequest, detail).with("field", "filter.older_than");
+        return Err(problem.hint("give the older_than_at of the count in its place"));
+    }
     if let Some(error) = &error {
         check_error(error).map_err(|wrong| wrong.field("filter.error"))?;
     }
+    // The reply has whole milliseconds.
+    let age_began = older_than.map(|age| {
+        let age_us = Duration::from(age).as_micros().try_into().unwrap_or(u64::MAX);
+        Time::from_micros(handle.now().as_micros().saturating_sub(age_us) / 1_000 * 1_000)
+    });
     Ok(KeyMatch {
         prefix: prefix.map(String::from).unwrap_or_default(),
         error: error.map(String::from),
         source: source.map(String::from),
         group: group.map(String::from),
-        queued_before: older_than.map(|age| {
-            let age_us = Duration::from(age).as_micros();
-            Time::from_micros(handle.now().as_micros().saturating_sub(age_us.try_into().unwrap_or(u64::MAX)))
-        }),
+        queued_before: older_than_at.map(|at| Time::from_micros(at.as_micros())).or(age_began),
         until: until.map(Rv::new),
     })
 }

@@ -40,6 +40,32 @@ async fn a_filter_is_counted_first_and_then_carried_out_as_it_was_counted() {
     assert_eq!(problem["count"], 2);
 }
 
+/// The age was measured anew in the second call, so keys that had got it in between were changed too.
+#[tokio::test]
+async fn an_age_selects_the_keys_that_had_it_when_they_were_counted() {
+    let service = parked(&[("a", ""), ("b", "")]).await;
+    // The reply has whole milliseconds.
+    tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    let count = json!({ "filter": { "older_than": "0s" }, "dry_run": true });
+    let counted = redrive(&service, count.clone()).await.ok();
+    let (until, before) = (&counted["resource_version"], &counted["older_than_at"]);
+    tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    service.post(&format!("{QUEUE}/add"), &json!({ "key": "c" })).await.ok();
+    let popped = service.post(&format!("{QUEUE}/pop"), &Value::Null).await.ok();
+    service.post(&format!("{QUEUE}/reject"), &json!({ "lease_id": lease(&popped, 0) })).await.ok();
+    assert_eq!(redrive(&service, count).await.ok()["keys"], 3);
+    let exact = |filter: Value| json!({ "filter": filter });
+    for filter in [
+        json!({ "older_than": "0s", "until": until }),
+        json!({ "older_than": "0s", "older_than_at": before }),
+    ] {
+        let problem = redrive(&service, exact(filter)).await.problem("invalid-request");
+        assert_eq!(problem["field"], "filter.older_than");
+    }
+    let changed = redrive(&service, exact(json!({ "older_than_at": before }))).await.ok();
+    assert_eq!((&changed["keys"], &changed["older_than_at"]), (&json!(2), before));
+}
+
 #[tokio::test]
 async fn an_empty_error_and_an_empty_group_select_the_keys_without_one() {
     let service = parked(&[("a", ""), ("b", "timeout")]).await;

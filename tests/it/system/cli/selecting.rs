@@ -18,8 +18,11 @@ fn keys_are_counted_first_and_then_changed_as_they_were_counted() {
     let counted = server.run(&["redrive", "jobs", "--all", "--dry-run"]).ok();
     assert!(counted.starts_with("3 parked keys would be made ready; --until "), "{counted}");
     let until = counted.split_whitespace().nth(8).expect("a version");
-    let line =
-        ["redrive", "jobs", "--prefix", "eu-", "--source", "erp", "--older-than", "0s", "--until", until];
+    let filter = ["redrive", "jobs", "--prefix", "eu-", "--source", "erp"];
+    let aged = server.run(&[&filter[..], &["--older-than", "0s", "--dry-run"]].concat()).ok();
+    let before = aged.split_whitespace().nth(10).expect("an instant");
+    assert!(aged.contains(&format!("--until {until} --older-than-at {before} leaves out")), "{aged}");
+    let line = [&filter[..], &["--older-than-at", before, "--until", until]].concat();
     assert_eq!(server.run(&line).ok(), "2 parked keys made ready\n");
     let none = server.run(&["redrive", "jobs", "--group", "acme", "--error", "bad"]).failed(3);
     assert!(none.contains("no parked key has the error \"bad\" and the group \"acme\""), "{none}");
@@ -33,7 +36,10 @@ fn a_discard_of_a_filter_asks_first_and_its_count_does_not() {
     server.run(&["reject", "jobs", lease.trim(), "--error", "bad"]).ok();
     let counted = server.run(&["discard", "jobs", "--prefix", "eu-", "--dry-run"]).ok();
     let until = counted.split_whitespace().nth(7).expect("a version");
-    let filter = ["--source", "erp", "--group", "", "--older-than", "0s", "--until", until];
+    let filter =
+        ["--source", "erp", "--group", "", "--older-than-at", "2126-01-01T00:00:00Z", "--until", until];
+    let young = server.run(&["discard", "jobs", "--older-than", "1h", "--dry-run"]).failed(3);
+    assert!(young.contains("no parked key has a change older than 1h"), "{young}");
     let refused = server.run(&[&["discard", "jobs"][..], &filter].concat()).failed(2);
     assert!(refused.contains("drop all parked keys with the source \"erp\""), "{refused}");
     assert_eq!(
@@ -51,6 +57,8 @@ fn delayed_keys_are_promoted_by_what_they_have_in_common() {
     let counted = server.run(&["promote", "later", "--prefix", "eu-", "--dry-run"]).ok();
     assert!(counted.starts_with("1 delayed key would be made ready; --until "), "{counted}");
     let until = counted.split_whitespace().nth(8).expect("a version");
-    let line = ["promote", "later", "--source", "erp", "--group", "", "--older-than", "0s", "--until", until];
+    server.run(&["promote", "later", "--older-than", "1h", "--dry-run"]).failed(3);
+    let filter = ["--source", "erp", "--group", "", "--older-than-at", "2126-01-01T00:00:00Z"];
+    let line = [&["promote", "later", "--until", until][..], &filter].concat();
     assert_eq!(server.run(&line).ok(), "2 delayed keys made ready\n");
 }

@@ -19,7 +19,10 @@ fn an_action_on_a_filter_counts_first_and_names_what_has_changed() {
     settle(at, "prices", 2, "nack", Some("busy"));
     let proxy = Proxy::start(at, "");
     let answer = |path: &str, keys: u64| {
-        let document = json!({ "keys": keys, "resource_version": 77 });
+        let mut document = json!({ "keys": keys, "resource_version": 77 });
+        if path.ends_with("redrive") {
+            document["older_than_at"] = json!("2026-11-30T12:00:00.000Z");
+        }
         proxy.answer(path, 200, "application/json", &document.to_string(), 1);
     };
     let browser = Browser::start(proxy.address);
@@ -34,8 +37,7 @@ fn an_action_on_a_filter_counts_first_and_names_what_has_changed() {
     browser.click("Redrive 6 keys");
     browser.until_text("Redriven: 4 keys. 2 keys had changed in the meantime and were left out.");
     let filter = json!({ "prefix": "sku-", "error": "no route", "older_than": "1h" });
-    let mut until = filter.clone();
-    until["until"] = json!(77);
+    let until = json!({ "prefix": "sku-", "error": "no route", "older_than_at": "2026-11-30T12:00:00.000Z", "until": 77 });
     assert_eq!(
         browser.js("return sent"),
         json!([{ "filter": filter, "dry_run": true }, { "filter": until }])
