@@ -1,4 +1,4 @@
-// Charts of a series, as SVG. Points are instants: they are drawn by their position in time, and labelled in the zone of the reader.
+// Charts of a series, as SVG. Points are drawn at their instants, and labelled in the zone of the reader.
 // A minute in which no server ran is a gap, neither zero nor a line.
 
 import { count, h, s, setText, show } from "./dom.js";
@@ -15,9 +15,9 @@ const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720];
 /** Offsets of zones are multiples of a quarter of an hour, in minutes. */
 const QUARTER = 15;
 
-const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hour12: false });
-const clockOfZone = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hour12: false, timeZoneName: "shortOffset" });
-const dayAndClock = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", hour12: false, timeZoneName: "shortOffset" });
+const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+const clockOfZone = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZoneName: "shortOffset" });
+const dayAndClock = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZoneName: "shortOffset" });
 
 /** The instants on the axis: those whose local time is a multiple of the step. */
 export function ticksOf(from, to, most) {

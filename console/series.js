@@ -12,7 +12,7 @@ const RANGES = { __proto__: null, "1h": ["the last hour", "1m"], "6h": ["the las
 const perMinute = (value) => (value < 10 && !Number.isInteger(value) ? value.toFixed(1) : count(Math.round(value)));
 
 const CHARTS = [
-  { title: "Keys a minute", format: perMinute, lines: [["in", "one", ({ per_minute: rates }) => rates?.changes], ["acknowledged", "two", ({ per_minute: rates }) => rates?.acks], ["failed", "three", ({ per_minute: rates }) => rates?.failures]] },
+  { title: "Changes and acks a minute", format: perMinute, lines: [["in", "one", ({ per_minute: rates }) => rates?.changes], ["acknowledged", "two", ({ per_minute: rates }) => rates?.acks], ["failed", "three", ({ per_minute: rates }) => rates?.failures]] },
   { title: "Ready keys", format: count, lines: [["ready", "one", ({ gauges }) => gauges?.ready]] },
   { title: "Oldest change", format: span, lines: [["age", "one", ({ gauges }) => gauges?.oldest_unacknowledged_age_ms]] },
   { title: "Processing time", format: span, lines: [["half of the leases", "one", ({ processing }) => processing?.p50_ms], ["99 %", "two", ({ processing }) => processing?.p99_ms]] },
@@ -26,7 +26,7 @@ function roughly(ms) {
 
 /** How long until no key waits, in a sentence. */
 export function drainText({ empties_in_ms: left, reason, waiting }) {
-  if (waiting === 0) return "No key waits.";
+  if (waiting === 0) return "No key is ready or leased.";
   const keys = counted(waiting, "key");
   if (left !== null && left !== undefined) return `Empty in ${roughly(left)} at this rate: ${keys} ${are(waiting, "waits", "wait")}.`;
   if (reason === "stalled") return `${keys} ${are(waiting, "waits", "wait")}, and none was acknowledged in the last minutes.`;
@@ -61,15 +61,20 @@ export function seriesSection({ path, range, onRange, signal, isCompact = false 
     }
     element.hidden = false;
     const step = series.step_ms;
-    const points = series.points.map((point) => ({ at: Date.parse(point.at), point }));
     const [from, to] = [Date.parse(series.from_at), Date.parse(series.until_at)];
+    let lost = 0;
+    const points = series.points.map((point) => {
+      const at = Date.parse(point.at);
+      const minutes = Math.min(step, to - at) / 60_000;
+      lost += minutes - point.minutes;
+      return { at, point, isKnown: point.minutes * 2 > minutes };
+    });
     for (const { update, lines } of charts) {
-      update({ from, to: Math.max(to, from + step), step, times: points.filter(({ point }) => point.minutes > 0).map(({ at }) => at),
-        lines: lines.map(([name, kind, value]) => ({ name, kind, points: points.map(({ at, point }) => ({ at, value: point.minutes > 0 ? value(point) ?? null : null })) })) });
+      update({ from, to: Math.max(to, from + step), step, times: points.filter(({ isKnown }) => isKnown).map(({ at }) => at),
+        lines: lines.map(([name, kind, value]) => ({ name, kind, points: points.map(({ at, point, isKnown }) => ({ at, value: isKnown ? value(point) ?? null : null })) })) });
     }
     show(drain, drainText(series.drain));
-    const gaps = points.filter(({ point }) => point.minutes === 0).length;
-    setText(note, gaps > 0 ? `Grey: the server did not run, or did not record (${counted(Math.round((gaps * step) / 60_000), "minute")}).` : "");
+    setText(note, lost > 0 ? `Grey: the server did not run, or did not record (${counted(lost, "minute")}).` : "");
     shown();
   }
   const refresh = poll(read, { every: EVERY, signal, onFailure: () => {} });

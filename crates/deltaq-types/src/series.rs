@@ -153,7 +153,7 @@ pub struct DrainEstimate {
     /// Why there is no estimate; null if there is one.
     #[schema(required = true)]
     pub reason: Option<DrainReason>,
-    /// Ready and leased keys at the end of the last minute.
+    /// Ready and leased keys now.
     pub waiting: u64,
     /// By how many keys a minute the lowest numbers of the two halves of the minutes shrank; negative if they grew, and null if it is not known.
     #[schema(required = true)]

@@ -53,7 +53,7 @@ macro_rules! words {
 words! {
     /// Why nobody can say when no key is left.
     DrainReason {
-        /// The server did not run for long enough to tell.
+        /// The server did not run for long enough to tell, or keys wait only since the last minute.
         Unknown = "unknown",
         /// Keys wait, and none of them was acknowledged.
         Stalled = "stalled",

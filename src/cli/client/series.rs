@@ -5,7 +5,9 @@ use std::time::Duration;
 use clap::Args;
 use deltaq_types::duration::{self, DurationText};
 use deltaq_types::name::Name;
-use deltaq_types::{DrainEstimate, DrainReason, SeriesDocument, SeriesGauges, SeriesPoint, SeriesRates};
+use deltaq_types::{
+    DrainEstimate, DrainReason, SeriesDocument, SeriesGauges, SeriesPoint, SeriesRates, Timestamp,
+};
 
 use super::failure::Failure;
 use super::output::{
@@ -14,7 +16,7 @@ use super::output::{
 use super::session::{Execute, Session};
 
 /// The columns of a row that is not cut by the terminal.
-const COLUMNS: usize = 60;
+const COLUMNS: usize = 61;
 /// The fewest columns of a row.
 const COLUMNS_MIN: usize = 10;
 /// What stands beside the columns: the name of the row, and its numbers.
@@ -22,6 +24,8 @@ const BESIDE: usize = 42;
 /// How many columns stand between two times.
 const TIME_COLUMNS: usize = 12;
 const MINUTE: Duration = Duration::from_mins(1);
+/// The longest series.
+const DAY: Duration = Duration::from_hours(24);
 
 /// `deltaq series`.
 #[derive(Debug, Clone, Args)]
@@ -62,7 +66,7 @@ impl Execute for Series {
             Some(queue) => session.on_queue("get_series", queue)?,
             None => session.call("get_all_series", "", "")?,
         };
-        let step = self.step.or_else(|| self.fitting_step(columns));
+        let step = self.step.or_else(|| self.fitting_step(columns, session.clock.wall_us()));
         let call = call.query("since", Some(&self.since)).query("until", self.until.as_ref());
         let call = call.query("step", step.map(|step| duration::format(step.into())));
         let (series, text) = session.fetch::<SeriesDocument>(call).await?;
@@ -78,13 +82,18 @@ impl Execute for Series {
 }
 
 impl Series {
-    /// The length of a column with which the series fits, if the length of the series is known.
-    fn fitting_step(&self, columns: usize) -> Option<DurationText> {
-        let ago = |text: &str| duration::parse(text).ok();
-        let until = self.until.as_deref().map_or(Some(Duration::ZERO), ago)?;
-        let length = ago(&self.since)?.saturating_sub(until);
+    /// The length of a column with which the series fits. The server aligns the columns, which may take one more.
+    fn fitting_step(&self, columns: usize, now_us: u64) -> Option<DurationText> {
+        let since = |text: &str| {
+            let at = text
+                .parse::<Timestamp>()
+                .map(|at| Duration::from_micros(now_us.saturating_sub(at.as_micros())));
+            duration::parse(text).ok().or(at.ok())
+        };
+        let until = self.until.as_deref().map_or(Some(Duration::ZERO), since)?;
+        let length = since(&self.since)?.min(DAY).saturating_sub(until);
         let minutes = length.as_micros().div_ceil(MINUTE.as_micros());
-        let step = minutes.div_ceil(columns as u128).clamp(1, 24 * 60);
+        let step = minutes.div_ceil(columns as u128 - 1).clamp(1, 24 * 60);
         Some(DurationText::from_us(u64::try_from(step * MINUTE.as_micros()).ok()?))
     }
 }
@@ -140,11 +149,11 @@ fn times(points: &[SeriesPoint], columns: usize) -> String {
 pub(super) fn estimate(drain: &DrainEstimate) -> String {
     let waiting = counted(drain.waiting, "key");
     match (drain.empties_in_ms, drain.reason) {
-        (Some(0), _) => "no key waits".to_owned(),
+        (Some(0), _) => "no key is ready or leased".to_owned(),
         (Some(ms), _) => format!("empty in about {} at this rate: {waiting} ready or leased", about(ms)),
         (_, Some(DrainReason::Growing)) => format!("not shrinking: {waiting} ready or leased"),
         (_, Some(DrainReason::Stalled)) => format!("nothing is acknowledged: {waiting} ready or leased"),
-        _ => "the server has not run for long enough to tell".to_owned(),
+        _ => format!("the rate is not known yet: {waiting} ready or leased"),
     }
 }
 
@@ -179,9 +188,9 @@ fn time(ms: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use deltaq_types::Timestamp;
-
     use super::*;
+
+    const NOW_US: u64 = 1_796_000_400_000_000;
 
     #[test]
     fn the_estimate_is_a_sentence() {
@@ -203,9 +212,12 @@ mod tests {
             of(Some(26 * 3_600_000), None),
             "empty in about 1d02h at this rate: 120 keys ready or leased"
         );
-        assert_eq!(of(Some(0), None), "no key waits");
+        assert_eq!(of(Some(0), None), "no key is ready or leased");
         assert_eq!(of(None, Some(DrainReason::Growing)), "not shrinking: 120 keys ready or leased");
-        assert_eq!(of(None, Some(DrainReason::Unknown)), "the server has not run for long enough to tell");
+        assert_eq!(
+            of(None, Some(DrainReason::Unknown)),
+            "the rate is not known yet: 120 keys ready or leased"
+        );
     }
 
     #[test]
@@ -230,11 +242,14 @@ mod tests {
         let of = |since: &str, until: Option<&str>| {
             let until = until.map(str::to_owned);
             let series = Series { queue: None, since: since.to_owned(), until, step: None };
-            series.fitting_step(60).map(|step| duration::format(step.into()))
+            series.fitting_step(61, NOW_US).map(|step| duration::format(step.into()))
         };
         assert_eq!(of("1h", None).as_deref(), Some("1m"));
         assert_eq!(of("24h", None).as_deref(), Some("24m"));
         assert_eq!(of("3h", Some("2h")).as_deref(), Some("1m"));
-        assert_eq!(of("2026-09-01T12:00:00Z", None), None, "the server takes its default");
+        assert_eq!(of("2026-09-01T12:00:00Z", None).as_deref(), Some("24m"), "more than a day ago");
+        assert_eq!(of("soon", None), None, "the server refuses it");
+        let now = Timestamp::from_micros(NOW_US - 7_200_000_000).to_string();
+        assert_eq!(of(&now, Some("1h")).as_deref(), Some("1m"));
     }
 }

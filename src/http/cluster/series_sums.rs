@@ -36,6 +36,7 @@ pub(in crate::http) struct Part {
 enum PartOutlook {
     Empty,
     After(u64),
+    Unknown,
     Stalled,
     Growing,
 }

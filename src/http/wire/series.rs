@@ -122,8 +122,9 @@ fn drain(backlog: &Backlog) -> DrainEstimate {
             - rate(after.saturating_sub(before), backlog.span())
     };
     let (empties_in_ms, reason) = match outlook {
-        _ if minutes == 0 => (None, Some(DrainReason::Unknown)),
         Outlook::Empty => (Some(0), None),
+        Outlook::Unknown => (None, Some(DrainReason::Unknown)),
+        _ if minutes == 0 => (None, Some(DrainReason::Unknown)),
         Outlook::After(ms) => (Some(ms), None),
         // Some queues get empty.
         Outlook::Stalled if acks > 0 => (None, Some(DrainReason::Growing)),

@@ -316,6 +316,12 @@ impl Handle {
         }
     }
 
+    /// Ready and leased keys.
+    pub(crate) fn waiting(&self) -> u64 {
+        let status = self.lock().queue.status(self.now());
+        (status.ready + status.leased) as u64
+    }
+
     /// Adds what happened in the minute that has just ended to its bucket. `lag` is that of a follower. Returns whether there is
     /// anything new in the hour of the minute.
     pub(crate) fn note_minute(&self, minute: Minute, lag: Option<&Lag>) -> bool {

@@ -176,7 +176,8 @@ impl Registry {
         for handles in handles.chunks(QUEUES_AT_ONCE) {
             for handle in handles {
                 let created = Minute::of(handle.created_at());
-                sums.add(&handle.series.lock(), created, &frame);
+                let waiting = handle.waiting();
+                sums.add(&handle.series.lock(), created, &frame, waiting);
             }
             tokio::task::yield_now().await;
         }

@@ -39,7 +39,7 @@ pub struct SeriesSums {
 /// The lowest numbers of two spans are compared, and not two instants: the number of a queue that is filled once a minute goes up and down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
-    /// Ready and leased keys at the end of the last minute.
+    /// Ready and leased keys.
     pub now: u64,
     /// The lowest number of ready and leased keys in each half of the minutes, added up over the queues.
     pub lows: [u64; 2],
@@ -59,6 +59,8 @@ pub enum Outlook {
     Empty,
     /// After this many milliseconds.
     After(u64),
+    /// Not known: keys wait now, and none did at the end of the last minute.
+    Unknown,
     /// Never: none is acknowledged.
     Stalled,
     /// Never: at least as many come as go.
@@ -123,8 +125,8 @@ impl SeriesSums {
         Frame { last_ran, compared }
     }
 
-    /// Adds the buckets of a queue that was created in the minute `created`.
-    pub(crate) fn add(&mut self, series: &QueueSeries, created: Minute, frame: &Frame) {
+    /// Adds the buckets of a queue that was created in the minute `created`. `waiting` keys are ready or leased now.
+    pub(crate) fn add(&mut self, series: &QueueSeries, created: Minute, frame: &Frame, waiting: u64) {
         let range = self.range;
         let complete_from = series.complete_from().max(created);
         self.queues += 1;
@@ -146,9 +148,8 @@ impl SeriesSums {
                 sum.gauges.add(&gauges.after(ran.since(minute)));
             }
         }
-        if let Some(compared) = frame.compared {
-            self.backlog.add(&Backlog::of(series, compared));
-        }
+        let past = frame.compared.map(|compared| Backlog::of(series, compared));
+        self.backlog.add(&past.unwrap_or_default().with(waiting));
     }
 
     /// Leaves out what begins at this minute or later.
@@ -174,8 +175,28 @@ impl SeriesSums {
 }
 
 impl Backlog {
-    /// The backlog of a queue between the ends of two minutes.
+    /// The backlog of a queue between the ends of two minutes. If nothing waited in between, and less and less since then, that is the
+    /// rate.
     fn of(series: &QueueSeries, (first, end): (Minute, Minute)) -> Self {
+        let empty = (first.0..=end.0).rev().map(Minute).find(|minute| waiting_at(series, *minute) == 0);
+        let recent = empty
+            .filter(|empty| empty.0 + 1 < end.0)
+            .map(|empty| Self::between(series, (empty.plus(1), end)));
+        let shrinking = recent.filter(|recent| matches!(recent.outlook, Outlook::After(_)));
+        shrinking.unwrap_or_else(|| Self::between(series, (first, end)))
+    }
+
+    /// The same with the number of keys that wait now. The series ends with the last minute.
+    fn with(self, waiting: u64) -> Self {
+        let outlook = match (waiting, self.now) {
+            (0, _) => Outlook::Empty,
+            (_, 0) => Outlook::Unknown,
+            _ => self.outlook,
+        };
+        Self { now: waiting, outlook, ..self }
+    }
+
+    fn between(series: &QueueSeries, (first, end): (Minute, Minute)) -> Self {
         let minutes = end.0 - first.0;
         let middle = first.plus(minutes / 2);
         let (mut lows, mut now, mut acks) = ([u64::MAX; 2], 0, 0);
@@ -206,13 +227,14 @@ impl Backlog {
         };
         if self.now == 0 {
             Outlook::Empty
+        } else if self.acks == 0 && after <= before {
+            // Fewer keys wait if all of them fail, but they come back.
+            Outlook::Stalled
         } else if before > after && after > 0 {
             after_minutes(self.span(), before - after)
         } else if after == 0 && self.acks > 0 {
             // It was empty a moment ago, so its keys don't wait for others.
             after_minutes(self.minutes, self.acks)
-        } else if self.acks == 0 && after <= before {
-            Outlook::Stalled
         } else {
             Outlook::Growing
         }
@@ -277,9 +299,9 @@ mod tests {
     fn sums(series: &[&QueueSeries], minutes: &Minutes, until: u32, step: u32) -> SeriesSums {
         let range = SeriesRange { from: FROM, until: FROM.plus(until), step };
         let mut sums = SeriesSums::new(range);
-        let frame = minutes.frame(&mut sums, range.until);
+        let (until, frame) = (range.until, minutes.frame(&mut sums, range.until));
         for series in series {
-            sums.add(series, Minute(0), &frame);
+            sums.add(series, Minute(0), &frame, waiting_at(series, until.minus(1)));
         }
         sums
     }
@@ -353,12 +375,27 @@ mod tests {
             let saw = std::array::from_fn(|minute| if (minute + turn) % 2 == 0 { 1 } else { 5 });
             assert_eq!(outlook(saw, 2), Outlook::Growing);
         }
+        // Keys that came at once into an empty queue.
+        assert_eq!(outlook([0, 0, 0, 0, 0, 0, 1_600, 1_200, 800, 400], 400), minutes(1));
+        // All of them fail, and wait for their backoff.
+        assert_eq!(outlook([90, 80, 70, 60, 50, 40, 30, 20, 10, 5], 0), Outlook::Stalled);
         // All keys are done at times.
         assert_eq!(outlook([0, 4, 0, 4, 0, 4, 0, 4, 0, 4], 2), minutes(2));
         assert_eq!(outlook([7; 10], 0), Outlook::Stalled);
         assert_eq!(outlook([7; 10], 3), Outlook::Growing);
         assert_eq!(outlook([5, 5, 5, 5, 5, 6, 7, 8, 9, 9], 0), Outlook::Growing);
         assert_eq!(outlook([9, 5, 5, 0, 0, 0, 0, 0, 0, 0], 1), Outlook::Empty);
+    }
+
+    #[test]
+    fn what_waits_now_counts_more_than_the_last_minute() {
+        let past =
+            Backlog { now: 40, minutes: 9, acks: 10, outlook: Outlook::After(5), ..Backlog::default() };
+        assert_eq!(past.with(30), Backlog { now: 30, ..past });
+        assert_eq!(past.with(0).outlook, Outlook::Empty);
+        let idle = Backlog { minutes: 9, ..Backlog::default() };
+        assert_eq!((idle.with(3).now, idle.with(3).outlook), (3, Outlook::Unknown));
+        assert_eq!(idle.with(0).outlook, Outlook::Empty);
     }
 
     #[test]

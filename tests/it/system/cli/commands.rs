@@ -229,7 +229,7 @@ fn a_series_is_drawn_or_printed() {
     // No minute of the server is over, so it has nothing to draw.
     let drawn = server.run(&["series", "prices"]).ok();
     assert!(drawn.starts_with("prices") && drawn.contains("1m a column"), "{drawn}");
-    assert!(drawn.contains("the server has not run for long enough to tell"), "{drawn}");
+    assert!(drawn.contains("the rate is not known yet: 1 key ready or leased"), "{drawn}");
     let line = ["series", "--since", "24h", "--until", "1h", "--step", "30m", "-o", "json"];
     let sums: Value = serde_json::from_str(&server.run(&line).ok()).expect("JSON");
     assert_eq!(
