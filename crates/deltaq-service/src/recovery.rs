@@ -285,7 +285,7 @@ impl Registry {
             while is_full(&health.borrow()) {
                 if let Err(error) = self.show_lost(journal).await {
                     let error = with_causes(&error);
-                    tracing::warn!(error, "a queue can't be loaded for reads while the disk is full");
+                    tracing::warn!(error, "queues can't be loaded for reads while the disk is full");
                 }
                 let _recovered = tokio::time::timeout(wait.after_failure(), health.changed()).await;
             }
@@ -304,9 +304,18 @@ impl Registry {
         for (handle, generation) in hidden {
             let id = handle.journal().map(|(_, id)| *id);
             let Some(row) = contents.live.iter().find(|row| Some(row.id) == id) else { continue };
-            let loaded = load(journal, row, &Arc::default()).await?;
-            if handle.show(loaded, generation) {
-                tracing::info!(queue = %handle.name(), "the queue can be read while the disk is full");
+            match load(journal, row, &Arc::default()).await {
+                Ok(loaded) => {
+                    if handle.show(loaded, generation) {
+                        tracing::info!(queue = %handle.name(), "the queue can be read while the disk is full");
+                    }
+                }
+                // The others can be read.
+                Err(error) => tracing::warn!(
+                    error = with_causes(&error),
+                    queue = %handle.name(),
+                    "the queue can't be loaded for reads while the disk is full"
+                ),
             }
         }
         Ok(())
