@@ -420,6 +420,19 @@ async fn each_source_has_its_last_contact_and_one_with_a_threshold_whether_it_is
     assert_eq!(stale.count(), 1, "a source without a threshold is never stale");
 }
 
+/// The first hundred by their thresholds and names had series, so that the alert of another one never fired.
+#[tokio::test]
+async fn a_stale_source_has_its_alert_among_many() {
+    let service = Service::start().await;
+    service.call("PUT", "/v1/queues/q", &json!({})).await.ok();
+    let mut sources: serde_json::Map<String, Value> =
+        (0..120).map(|number| (format!("s-{number:03}"), json!({"stale_after": "1h"}))).collect();
+    sources.insert("z-late".to_owned(), json!({"stale_after": "1s"}));
+    service.call("PATCH", "/v1/queues/q/sources", &json!({ "sources": sources })).await;
+    let series = "deltaq_source_stale{queue=\"q\",source=\"z-late\"}";
+    until(&service, |page| page.values.get(series) == Some(&1.0)).await;
+}
+
 #[tokio::test]
 async fn a_paused_queue_has_no_age() {
     let service = Service::start().await;

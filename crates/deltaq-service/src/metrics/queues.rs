@@ -6,6 +6,7 @@
 //! later queues gets its own series. These start at 0, and the queue's earlier counts stay in the shared series, so
 //! no counter decreases.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -352,14 +353,7 @@ impl Sample {
         if self.series.name.is_none() {
             return self;
         }
-        // Sources that only send single changes must not leave a source without its alert.
-        let mut histories: Vec<_> = queue.source_histories().collect();
-        if histories.len() > SOURCES_WITH_SERIES_MAX {
-            histories
-                .sort_by_key(|(_, history)| (history.stale_after.is_none(), history.last_replaced.is_none()));
-            histories.truncate(SOURCES_WITH_SERIES_MAX);
-        }
-        let sources = histories.into_iter().map(|(name, history)| {
+        let samples = queue.source_histories().map(|(name, history)| {
             let contact = contact(name);
             SourceSample {
                 name: name.clone(),
@@ -368,7 +362,12 @@ impl Sample {
                 is_stale: history.is_stale(contact, moment.now),
             }
         });
-        self.sources = sources.collect();
+        self.sources = samples.collect();
+        // Other sources must not leave a stale one without its alert.
+        if self.sources.len() > SOURCES_WITH_SERIES_MAX {
+            self.sources.sort_by_key(|one| (Reverse(one.is_stale), one.last_replaced.is_none()));
+            self.sources.truncate(SOURCES_WITH_SERIES_MAX);
+        }
         self
     }
 
