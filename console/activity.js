@@ -55,7 +55,7 @@ export function activityView({ body, query, signal, setQuery, reload }) {
       rows.add(page.items);
       total += page.items.length;
       const isFiltered = queue || by || operation;
-      if (total === 0) show(list, isFiltered ? state("empty", "No entry matches", "No call that is remembered has this queue, token and operation.") : state("empty", "Nothing has been changed yet", "Calls that change or delete queues, and settings, appear here."));
+      if (total === 0) show(list, isFiltered ? state("empty", "No entry matches", "No call that is remembered has this queue, token and operation.") : state("empty", "No call is remembered", "Calls that change or delete queues, and settings, appear here."));
       more.hidden = !page.continue;
       more.onclick = () => read(page.continue);
       const missing = page.missing_nodes ?? [];

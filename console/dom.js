@@ -122,7 +122,7 @@ export function bytes(number) {
   return `${(number / 1024 ** power).toFixed(1)} ${" KMGT"[power]}iB`;
 }
 
-const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
 const day = new Intl.DateTimeFormat(undefined, { year: "numeric", month: "short", day: "numeric" });
 
 /** A text that stands for an instant, with UTC as its title. */

@@ -6,7 +6,7 @@ import { isBroken, isHeld } from "./queues.js";
 
 const ENTRIES = [
   ["DeltaqKeysParked", "keys are parked", (status) => status.parked > 0],
-  ["DeltaqBacklogGrowing", "no worker takes the keys", (status) => status.ready > 0 && status.leased === 0 && status.waiters === 0 && !status.paused],
+  ["DeltaqNoWorker", "no worker takes the keys", (status) => status.ready > 0 && status.leased === 0 && status.waiters === 0 && !status.paused],
   ["DeltaqFollowerLagging", "the follower can't go on", isHeld],
   ["DeltaqPushFailing", "the endpoint fails", isBroken],
   ["DeltaqHookRejects", "deliveries were not applied", ({ hook }) => hook?.kept > 0],

@@ -80,6 +80,10 @@ export function poll(read, { every, signal, onFailure }) {
     let failures = 0;
     while (!signal.aborted) {
       let wait = typeof every === "function" ? every() : every;
+      const early = new AbortController();
+      const stop = () => early.abort();
+      signal.addEventListener("abort", stop, { once: true });
+      wakeNow = stop;
       try {
         await read();
         failures = 0;
@@ -93,11 +97,7 @@ export function poll(read, { every, signal, onFailure }) {
         if (!goesOn) return;
         wait = backoff(failures, error);
       }
-      const early = new AbortController();
-      const stop = () => early.abort();
-      signal.addEventListener("abort", stop, { once: true });
-      wakeNow = stop;
-      await pause(wait, early.signal);
+      if (!early.signal.aborted) await pause(wait, early.signal);
       signal.removeEventListener("abort", stop);
     }
   })();

@@ -56,7 +56,7 @@ export function progressOf({ place, queue, state: from = "parked", total, title,
     before ??= status[from];
     if (!timer.signal.aborted) render(status, Math.min(total, Math.max(0, before - status[from])));
   }, { every: PROGRESS_EVERY, signal: timer.signal, onFailure: () => {} });
-  /** The call has ended, after so many keys; `what` is null if it failed. The outcome is shown even if the counts can't be read. */
+  /** The call has ended after so many keys; `what` is null if it failed. */
   return async (keys, what) => {
     timer.abort();
     if (what === null) {

@@ -51,7 +51,7 @@ async function readAll(signal) {
   return { queues, unavailable };
 }
 
-/** Changes per second since a sample; null if the queue was loaded in between, which begins a life with another count. */
+/** Changes per second since a sample; null in a new life, which counts anew. */
 export function rateOf(sample, { life, status }, at) {
   return sample?.life === life ? (status.changes - sample.changes) / ((at - sample.at) / 1000) : null;
 }

@@ -72,8 +72,8 @@ export function sourcesView(context) {
     isWrong: isBad, wrongText: "Stale or out of step",
     sentenceOf: (all, bad) => {
       const stale = bad.filter((source) => source.is_stale).length;
-      if (stale > 0) return `${counted(stale, "source")} ${are(stale, "has", "have")} not been heard of for longer than ${stale === 1 ? "its threshold" : "their thresholds"}.`;
-      return bad.length > 0 ? `${counted(bad.length, "source")} ${are(bad.length)} out of step.` : "Each source was heard of within its threshold.";
+      if (stale > 0) return `${counted(stale, "source")} ${are(stale, "has", "have")} not been heard from for longer than ${stale === 1 ? "its threshold" : "their thresholds"}.`;
+      return bad.length > 0 ? `${counted(bad.length, "source")} ${are(bad.length)} out of step.` : "Each source was heard from within its threshold.";
     },
     empty: () => state("empty", "No source is known", "A producer that sends source= with its calls appears here."),
   });

@@ -49,7 +49,7 @@ pub struct Apply {
     /// Do not ask for confirmation before queues are deleted.
     #[arg(short, long, requires = "prune")]
     pub yes: bool,
-    /// Refuse the file if it would delete more queues [default: half of those of the owner, if they are 10 or more].
+    /// Refuse the file if it would delete more queues [default: half of those of the owner, and at least one].
     #[arg(long, value_name = "N", requires = "prune")]
     pub max_deletes: Option<usize>,
     /// Print the JSON Schema of the file, for editors.

@@ -16,9 +16,6 @@ use crate::cli::client::output::counted;
 use crate::cli::client::pages::all;
 use crate::cli::client::session::Session;
 
-/// An owner of fewer queues may delete more than half of them.
-const SMALL_OWNER: usize = 10;
-
 /// A queue of the list.
 #[derive(Deserialize)]
 struct Listed {
@@ -61,7 +58,7 @@ fn check_number(deleted: usize, owned: usize, max_deletes: Option<usize>) -> Res
         Some(max) if deleted > max => {
             format!("the file would delete {queues}, more than --max-deletes {max}")
         }
-        None if owned >= SMALL_OWNER && deleted > owned / 2 => format!(
+        None if deleted > 1 && deleted > owned / 2 => format!(
             "the file would delete {queues}, more than half of the {owned} of its owner; if it is complete, add --max-deletes {deleted}"
         ),
         _ => return Ok(()),

@@ -67,7 +67,7 @@ pub(super) struct Board {
     pub(super) has_colors: bool,
     pub(super) screen: Screen,
     pub(super) queues: Vec<QueueDocument>,
-    /// Events per second of each queue.
+    /// Queued changes per second of each queue.
     pub(super) rates: HashMap<String, f64>,
     /// The last minutes of all queues, or of the open queue; `None` before they are fetched.
     pub(super) series: Option<SeriesDocument>,
@@ -133,19 +133,19 @@ impl Board {
         }
     }
 
-    /// Sets the queues that were fetched at this time. The rate of a queue is computed from its events since the last
+    /// Sets the queues that were fetched at this time. The rate of a queue is computed from its changes since the last
     /// fetch.
     #[expect(clippy::cast_precision_loss, reason = "a rate is shown with three digits")]
     pub(super) fn set_queues(&mut self, queues: Vec<QueueDocument>, now_us: u64) {
         let seconds = self.last_us.map(|last_us| now_us.saturating_sub(last_us) as f64 / 1e6);
         let rate = |queue: &QueueDocument| {
-            // The numbers of two lives can't be compared, because each life begins with a jump.
+            // Each life counts anew.
             let (_, last) = self.last.get(&queue.name).filter(|(life, _)| *life == queue.life)?;
-            let events = queue.status.resource_version.saturating_sub(*last);
-            Some((queue.name.clone(), events as f64 / seconds.filter(|seconds| *seconds > 0.0)?))
+            let changes = queue.status.changes.saturating_sub(*last);
+            Some((queue.name.clone(), changes as f64 / seconds.filter(|seconds| *seconds > 0.0)?))
         };
         self.rates = queues.iter().filter_map(rate).collect();
-        let last = |queue: &QueueDocument| (queue.life.clone(), queue.status.resource_version);
+        let last = |queue: &QueueDocument| (queue.life.clone(), queue.status.changes);
         self.last = queues.iter().map(|queue| (queue.name.clone(), last(queue))).collect();
         self.last_us = Some(now_us);
         self.queues = queues;

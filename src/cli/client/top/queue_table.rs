@@ -15,7 +15,7 @@ use crate::cli::client::queues::state_word;
 const COLUMNS: usize = 8;
 /// The headings after the name.
 const HEADINGS: [&str; COLUMNS] =
-    ["READY", "DELAYED", "LEASED", "PARKED", "KNOWN", "EVENTS/S", "OLDEST", "STATE"];
+    ["READY", "DELAYED", "LEASED", "PARKED", "KNOWN", "CHANGES/S", "OLDEST", "STATE"];
 const PARKED: usize = 3;
 const STATE: usize = 7;
 /// The columns that a narrow terminal leaves out, the first one first. A column that is left out misleads nobody; a number that is cut
@@ -115,7 +115,7 @@ mod tests {
         };
         (0..120).for_each(|width| drop(named(width)));
         assert_eq!(named(80), HEADINGS);
-        assert_eq!(named(70), ["READY", "DELAYED", "LEASED", "PARKED", "EVENTS/S", "OLDEST", "STATE"]);
+        assert_eq!(named(70), ["READY", "DELAYED", "LEASED", "PARKED", "CHANGES/S", "OLDEST", "STATE"]);
         assert_eq!(named(44), ["READY", "PARKED", "OLDEST", "STATE"]);
         assert_eq!(named(30), ["READY", "PARKED"]);
         assert_eq!(named(10), [""; 0]);

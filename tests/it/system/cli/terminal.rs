@@ -121,7 +121,7 @@ fn the_board_leads_to_a_parked_error_and_redrives_it() {
         let line = format!("{} top --interval 200ms", binary());
         let terminal = Terminal::start(&server, &format!("top-{columns}"), columns, &line);
         let queues = terminal.shows("prices");
-        assert!(queues.contains("parked 1") && queues.contains("EVENTS/S"), "{queues}");
+        assert!(queues.contains("parked 1") && queues.contains("CHANGES/S"), "{queues}");
         assert!(queues.lines().all(|row| row.chars().count() <= usize::from(columns)), "{queues}");
         terminal.press("Enter");
         let keys = terminal.shows("sku-1");
@@ -157,7 +157,7 @@ fn the_board_leads_to_a_parked_error_and_redrives_it() {
 #[test]
 fn a_narrow_board_leaves_out_columns_and_cuts_no_number() {
     let server = server();
-    for (columns, left_out) in [(60, "KNOWN"), (40, "EVENTS/S"), (28, "STATE")] {
+    for (columns, left_out) in [(60, "KNOWN"), (40, "CHANGES/S"), (28, "STATE")] {
         let line = format!("{} top --interval 200ms", binary());
         let board = Terminal::start(&server, &format!("narrow-{columns}"), columns, &line);
         let queues = board.shows("prices");

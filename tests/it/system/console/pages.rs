@@ -206,7 +206,7 @@ fn a_stale_source_and_a_reflector_that_fails_come_first() {
     browser.open("queues");
     browser.clicks();
     browser.click("Sources");
-    browser.until_text("1 source has not been heard of for longer than its threshold.");
+    browser.until_text("1 source has not been heard from for longer than its threshold.");
     assert_eq!(browser.clicks(), 1);
     assert_eq!(first_column(&browser), json!(["erp", "a-well"]));
     browser.until_text("Queue broken can't be read: it is lost");
@@ -317,10 +317,7 @@ fn a_queue_links_to_its_dashboard_and_to_the_runbook() {
         json!([
             ["Dashboard", "https://grafana.example/d/deltaq?var-queue=a.b"],
             ["Runbook: keys are parked", "https://deltaq.example/docs/runbook.md#deltaqkeysparked"],
-            [
-                "Runbook: no worker takes the keys",
-                "https://deltaq.example/docs/runbook.md#deltaqbackloggrowing"
-            ],
+            ["Runbook: no worker takes the keys", "https://deltaq.example/docs/runbook.md#deltaqnoworker"],
             ["Documents", "https://deltaq.example/docs/console.md"],
             ["Simulator", "https://deltaq.example/docs/simulator.md"],
         ])
