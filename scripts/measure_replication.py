@@ -74,7 +74,11 @@ class Arrivals(threading.Thread):
 
 
 def cpu_seconds(pid):
-    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    """0 for a process that has ended, such as the session of a poll that has reconnected: then its share is too small."""
+    try:
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except FileNotFoundError:
+        return 0
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
