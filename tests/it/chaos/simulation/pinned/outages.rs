@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use deltaq_engine::command::{How, Settle, Settled};
+use deltaq_journal::store::{QueueId, Reader as _, RunRow, Writes};
 use deltaq_runtime::lifecycle::Shutdown;
 
 use crate::store::fake::Fault;
+use futures_util::future::join_all;
 use futures_util::poll;
 
 use super::super::disk::{Disk, Timing};
@@ -110,6 +112,39 @@ fn a_state_from_before_a_change_is_not_shown_to_readers() {
         release.send(()).expect("a read is held back");
         tokio::time::sleep(SECOND * 120).await;
         assert_eq!(newest().await.expect("a full disk can be read"), last);
+    });
+}
+
+/// One queue that can't be loaded hid those behind it for as long as the disk was full.
+#[test]
+fn a_damaged_queue_hides_no_other_one_on_a_full_disk() {
+    let world = Arc::new(World::new(false));
+    let disk = Disk::new(Timing::Instant);
+    on_a_runtime(&world, async {
+        let pace =
+            deltaq_journal::WriterOptions { growth_bytes_min: 1, ..deltaq_journal::WriterOptions::default() };
+        let registry = start_until(&world, &disk, pace, &Shutdown::manual(SECOND)).await;
+        let queues = ["a", "b", "c"].map(|name| queue_named(&registry, name));
+        for handle in &queues {
+            add(handle, "key").await.expect("it is added");
+        }
+        tokio::time::sleep(SECOND * 10).await;
+        let runs = disk.memory.runs(QueueId(2), 0..1).await.expect("its keys");
+        assert!(!runs.is_empty(), "it has a checkpoint");
+        let runs = runs.iter().map(|row| RunRow { checksum: row.checksum ^ 1, ..row.clone() }).collect();
+        let removed_runs = vec![(QueueId(2), 0..1)];
+        disk.memory.put(Writes { removed_runs, ..Writes::default() }).expect("it is removed");
+        disk.memory.put(Writes { runs, ..Writes::default() }).expect("it is written");
+        disk.memory.break_by(Fault::Full);
+        for lost in join_all(queues.iter().map(|handle| add(handle, "lost"))).await {
+            lost.expect_err("the disk is full");
+        }
+        tokio::time::sleep(SECOND * 3).await;
+        let mut are_shown = Vec::new();
+        for handle in &queues {
+            are_shown.push(handle.read(|queue, _| queue.resource_version()).await.is_ok());
+        }
+        assert_eq!(are_shown, [true, false, true]);
     });
 }
 
