@@ -74,7 +74,7 @@ impl Execute for Series {
         match session.output.format() {
             Format::Table => {
                 let bars = session.output.table(drawn(&series, columns));
-                Output::text(&format!("{}\n{bars}{}\n", title(&series), estimate(&series.drain)))
+                Output::text(&format!("{}\n{bars}{}\n", title(&series, columns), estimate(&series.drain)))
             }
             _ => session.output.document(&text, name, Vec::new()),
         }
@@ -98,13 +98,14 @@ impl Series {
     }
 }
 
-/// What is drawn, and of when.
-fn title(series: &SeriesDocument) -> String {
+/// What is drawn, and of when. A column has several points if they do not fit.
+fn title(series: &SeriesDocument, columns: usize) -> String {
     let of = match &series.queue {
         Some(queue) => queue.clone(),
         None => counted(series.queues, "queue"),
     };
-    let step = duration::format(Duration::from_millis(series.step_ms));
+    let points = chunks(&series.points, columns).next().map_or(1, <[SeriesPoint]>::len) as u64;
+    let step = duration::format(Duration::from_millis(series.step_ms * points));
     format!("{of}, {} to {}, {step} a column", series.from_at, series.until_at)
 }
 
@@ -218,6 +219,18 @@ mod tests {
             of(None, Some(DrainReason::Unknown)),
             "the rate is not known yet: 120 keys ready or leased"
         );
+    }
+
+    #[test]
+    fn the_title_has_the_length_of_a_column() {
+        let text = r#"{"queue":"q","queues":1,"from_at":"2026-11-30T00:00:00Z","until_at":"2026-11-30T02:00:00Z","step_ms":60000,
+            "complete_from_at":"2026-11-30T00:00:00Z","points":[],"drain":{"empties_in_ms":0,"reason":null,"waiting":0,
+            "shrinks_per_minute":null,"measured_minutes":0}}"#;
+        let mut series: SeriesDocument = serde_json::from_str(text).unwrap();
+        let point = r#"{"at":"2026-11-30T00:00:00Z","minutes":0,"counts":null,"per_minute":null,"gauges":null,"processing":null}"#;
+        series.points = (0..120).map(|_| serde_json::from_str(point).unwrap()).collect();
+        assert!(title(&series, 60).ends_with(", 2m a column"), "{}", title(&series, 60));
+        assert!(title(&series, 120).ends_with(", 1m a column"));
     }
 
     #[test]
