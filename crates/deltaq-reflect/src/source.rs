@@ -67,7 +67,7 @@ enum Refusal {
     Broken,
     /// The server replied with a status other than a success.
     Status(StatusCode),
-    /// The system refuses the same step again whenever it is repeated.
+    /// Every repetition of the step would meet the same error.
     Permanent,
 }
 
@@ -90,7 +90,7 @@ impl Error {
         Self { retry_after, ..self }
     }
 
-    /// The same error of a step that is refused again whenever it is repeated.
+    /// Marks an error that every repetition of the step would meet again.
     fn permanent(self) -> Self {
         Self { refusal: Some(Refusal::Permanent), ..self }
     }

@@ -420,7 +420,7 @@ async fn each_source_has_its_last_contact_and_one_with_a_threshold_whether_it_is
     assert_eq!(stale.count(), 1, "a source without a threshold is never stale");
 }
 
-/// The first hundred by their thresholds and names had series, so that the alert of another one never fired.
+/// Only the first hundred sources by threshold and name had series, so the alert of a later one never fired.
 #[tokio::test]
 async fn a_stale_source_has_its_alert_among_many() {
     let service = Service::start().await;

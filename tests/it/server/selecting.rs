@@ -40,7 +40,7 @@ async fn a_filter_is_counted_first_and_then_carried_out_as_it_was_counted() {
     assert_eq!(problem["count"], 2);
 }
 
-/// The age was measured anew in the second call, so keys that had got it in between were changed too.
+/// The second call measured the age again, so it also changed keys that had reached it in between.
 #[tokio::test]
 async fn an_age_selects_the_keys_that_had_it_when_they_were_counted() {
     let service = parked(&[("a", ""), ("b", "")]).await;

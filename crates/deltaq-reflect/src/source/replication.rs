@@ -57,13 +57,13 @@ pub(crate) struct Replication {
     listed: Option<Position>,
     /// Where the stream continues.
     position: Option<Position>,
-    /// How often the stream has failed for good since it has read anything.
+    /// How many permanent failures the stream has had since it last read anything.
     stuck: u32,
 }
 
-/// After so many failures for good, a list follows. The first may be one of a slot that is gone, which the next look says.
+/// After this many permanent failures, a list follows. The first may come from a slot that is gone, which the next look finds out.
 const STUCK_LIST: u32 = 2;
-/// After so many, the list has not helped, and a new slot is made.
+/// After this many, the list has not helped, and a new slot is made.
 const STUCK_SLOT: u32 = 3;
 
 /// Where the stream continues after a copy.
@@ -84,7 +84,7 @@ struct Position {
 }
 
 impl Position {
-    /// The position at a point, after a copy that has seen this.
+    /// The position for a stream that begins at this point, after a copy that has seen `seen`.
     fn new((table, shape): (Table, String), place: Place, done: Point, seen: Seen) -> Self {
         let (id, confirmed) = (u32::try_from(table.id).unwrap_or_default(), place.confirmed());
         let transactions = Transactions::new(id, table.columns.clone(), seen, done);

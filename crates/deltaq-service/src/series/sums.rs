@@ -59,7 +59,7 @@ pub enum Outlook {
     Empty,
     /// After this many milliseconds.
     After(u64),
-    /// Not known: keys wait now, and none did at the end of the last minute.
+    /// Not known: keys wait now, but none waited at the end of the last minute.
     Unknown,
     /// Never: none is acknowledged.
     Stalled,
@@ -375,7 +375,7 @@ mod tests {
             let saw = std::array::from_fn(|minute| if (minute + turn) % 2 == 0 { 1 } else { 5 });
             assert_eq!(outlook(saw, 2), Outlook::Growing);
         }
-        // Keys that came at once into an empty queue.
+        // Many keys came into an empty queue at once.
         assert_eq!(outlook([0, 0, 0, 0, 0, 0, 1_600, 1_200, 800, 400], 400), minutes(1));
         // All of them fail, and wait for their backoff.
         assert_eq!(outlook([90, 80, 70, 60, 50, 40, 30, 20, 10, 5], 0), Outlook::Stalled);

@@ -32,9 +32,9 @@ pub(super) struct Point {
 pub(super) enum Reason {
     /// The columns of the stream are not those of the copy.
     Columns,
-    /// The catalogue differs from that of the time of the copy.
+    /// The catalogue has changed since the copy.
     Shape,
-    /// The stream has a table that is not the one of the copy.
+    /// The stream has another table than the copy.
     Table,
     /// The table was emptied.
     Truncated,
@@ -63,7 +63,7 @@ pub(super) struct Transactions {
     seen: Seen,
     /// The end of the last transaction that was read.
     reached: Lsn,
-    /// How many changes of the next transaction are left out, because they were applied before.
+    /// How many changes of the next transaction were applied already, and are left out.
     applied: u64,
     current: Option<Current>,
     /// The table.

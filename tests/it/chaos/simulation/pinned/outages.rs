@@ -89,7 +89,7 @@ fn a_replace_does_not_wait_for_the_journal_while_the_process_drains() {
     });
 }
 
-/// The disk was full, and a queue was read from the store for readers. Until that was read, there was room, the queue took a change,
+/// A queue was loaded for readers while the disk was full. Before the load had ended, there was room, the queue took a change,
 /// and the disk was full again. What was read first lacks the change.
 #[test]
 fn a_state_from_before_a_change_is_not_shown_to_readers() {

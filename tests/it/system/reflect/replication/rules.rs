@@ -42,7 +42,7 @@ fn a_publication_breaks_no_writer() {
     let reflecting = replica.start_unready(&["--create", "key=/id"]);
     until("the table is refused", || times(&reflecting, "has no replica identity") > 0);
     assert_eq!(replica.made(), "0|0");
-    // Whose check can be deferred, identifies no row.
+    // A key whose check can be deferred identifies no row.
     replica.sql("ALTER TABLE t ADD PRIMARY KEY (id) DEFERRABLE");
     let refused = times(&reflecting, "has no replica identity");
     until("the key is refused", || times(&reflecting, "has no replica identity") > refused + 1);
